@@ -1,0 +1,3 @@
+//! Experiments on a partition log, with latency histograms, engine against engine.
+
+fn main() {}

@@ -1,0 +1,5 @@
+//! The pure core: batches go in, plans come out, completions move the cursors.
+//!
+//! No clock, no file, no thread, no random number and no async in here: time is an argument.
+
+pub mod config;

@@ -50,12 +50,15 @@ impl Stage {
 }
 
 macro_rules! stats {
-    (counts { $($(#[$count_doc:meta])* $count:ident,)* } stages { $($(#[$doc:meta])* $stage:ident,)* }) => {
+    (
+        counts { $($(#[doc = $count_doc:literal])* $count:ident,)* }
+        stages { $($(#[doc = $doc:literal])* $stage:ident,)* }
+    ) => {
         /// A shard's own counters.
         #[derive(Default)]
         pub struct Stats {
-            $($(#[$count_doc])* pub $count: Count,)*
-            $($(#[$doc])* pub $stage: Stage,)*
+            $($(#[doc = $count_doc])* pub $count: Count,)*
+            $($(#[doc = $doc])* pub $stage: Stage,)*
         }
 
         /// A copy of everything a shard counts.
@@ -73,7 +76,11 @@ macro_rules! stats {
             /// A copy.
             pub fn snapshot(&self, ring: Option<RingCounters>) -> ShardStats {
                 ShardStats {
-                    counts: vec![$((stringify!($count), concat!($($count_doc),*), self.$count.get()),)*],
+                    counts: vec![$((
+                        stringify!($count),
+                        concat!($($count_doc),*),
+                        self.$count.get(),
+                    ),)*],
                     stages: vec![$((stringify!($stage), self.$stage.copy()),)*],
                     ring,
                 }

@@ -8,10 +8,10 @@ use std::pin::Pin;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-use crate::log::ReadError;
 use crate::ring::SendError;
 use crate::shard::edge::Socket;
 use crate::shard::partition::ReadSlice;
+use crate::shard::reader::ReadError;
 use crate::shard::storage::EngineKind;
 use crate::units::{u64_of, usize_of};
 

@@ -26,7 +26,7 @@ pub use connection::ConnectionInfo;
 pub use engine::{Engine, EngineError, EngineOptions, PartitionSpec, now};
 pub use mailbox::{Inbox, MAILBOX_MESSAGES_MAX, Mailbox, ShardStopped};
 pub use partition::{Partition, ReadSlice};
-pub use reader::FoundRecord;
+pub use reader::{FoundRecord, ReadError};
 pub use server::{NetworkOptions, Service, ThreadOptions, serve, start_thread};
 pub use stats::ShardStats;
 pub use storage::EngineKind;

@@ -33,8 +33,7 @@ pub(crate) struct PartitionCell {
     /// When the append plan under way was submitted, and whether it ends in a sync.
     submitted: Cell<Option<(Instant, bool)>>,
     housekeeping: Cell<bool>,
-    /// One load of a sealed segment's index at a time; the others wait for it.
-    pub loading: Cell<bool>,
+    /// Told when a load of a sealed segment's index is over.
     pub loaded: Notify,
     /// Told when no plan of the append lane is under way and nothing is staged.
     pub idle: Notify,
@@ -53,7 +52,6 @@ impl PartitionCell {
             staged_at: Cell::new(None),
             submitted: Cell::new(None),
             housekeeping: Cell::new(false),
-            loading: Cell::new(false),
             loaded: Notify::new(),
             idle: Notify::new(),
             pins: RefCell::default(),
@@ -124,13 +122,11 @@ impl PartitionCell {
 
     /// Wakes whoever waits for what just moved.
     pub fn release(&self, completed: &Completed) {
-        if completed.high_watermark_moved {
-            let end = self.log.borrow().cursors().high_watermark;
+        if let Some(end) = completed.high_watermark {
             self.waiting.borrow_mut().release(end);
         }
-        if completed.stopped_serving {
-            let log = self.log.borrow();
-            tracing::error!(partition = %self.directory.display(), state = ?log.state(), "stopped");
+        if let Some(LogState::ReadOnly(cause) | LogState::Offline(cause)) = completed.stopped {
+            tracing::error!(partition = %self.directory.display(), %cause, "no longer serving");
             self.waiting.borrow_mut().release_all();
         }
     }

@@ -6,10 +6,10 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::disk::{FileId, Lane, Plan, PlanTag, Step, StepFailure};
+use crate::disk::{DiskError, FileId, Lane, Plan, PlanTag, Step};
 use crate::format::batch::{self, BatchHeader, RecordBatch};
 use crate::format::scan::{self, Scan};
-use crate::log::{Located, ReadError, Slice, TimestampSearch};
+use crate::log::{Located, Slice, TimestampSearch};
 use crate::shard::engine::{Core, now};
 use crate::shard::partition::{Partition, ReadSlice};
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, u64_of, usize_of};
@@ -19,6 +19,23 @@ const WINDOW_BYTES: u64 = 8 << 10;
 
 /// The owner that reads on behalf of fetches carry; no log has this number.
 const READER: u32 = u32::MAX;
+
+/// Why records could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The log refuses: out of range, or offline.
+    #[error(transparent)]
+    Log(#[from] crate::log::ReadError),
+    /// The file could not be read.
+    #[error("reading failed: {0}")]
+    Disk(DiskError),
+    /// No valid batch stands where one must.
+    #[error("no valid batch at position {at}")]
+    Corrupt {
+        /// Where in the segment's `.log`.
+        at: Position,
+    },
+}
 
 /// A record found by its time.
 pub type FoundRecord = (Timestamp, Offset, LeaderEpoch);
@@ -36,8 +53,7 @@ impl Partition {
         bytes_max: ByteCount,
         at_least_one: bool,
     ) -> Result<Option<ReadSlice>, ReadError> {
-        let Some(slice) = self.slice(offset).await? else { return Ok(None) };
-        let start = if slice.exact { slice.at } else { self.exact_start(&slice, offset).await? };
+        let Some((slice, start)) = self.start(offset).await? else { return Ok(None) };
         let whole = slice.end - start;
         let length = if whole <= bytes_max {
             whole
@@ -96,16 +112,28 @@ impl Partition {
         }
     }
 
+    /// The segment and the start of the batch that holds `offset`, or of the next one behind a gap.
+    async fn start(&self, mut offset: Offset) -> Result<Option<(Slice, Position)>, ReadError> {
+        loop {
+            let Some(slice) = self.slice(offset).await? else { return Ok(None) };
+            if slice.exact {
+                return Ok(Some((slice, slice.at)));
+            }
+            if let Some(start) = self.exact_start(&slice, offset).await? {
+                return Ok(Some((slice, start)));
+            }
+            let Some(next) = slice.next_segment else { return Ok(None) };
+            offset = next;
+        }
+    }
+
     async fn slice(&self, offset: Offset) -> Result<Option<Slice>, ReadError> {
         loop {
-            if self.cell.loading.get() {
-                self.cell.loaded.notified().await;
-                continue;
-            }
             let located = self.cell.log.borrow_mut().locate(offset)?;
             match located {
                 Located::Empty => return Ok(None),
                 Located::Load(plan) => self.load(plan).await?,
+                Located::Loading => self.cell.loaded.notified().await,
                 Located::Slice(slice) => {
                     self.core.sealed.borrow_mut().touch(self.cell.number, slice.segment);
                     return Ok(Some(slice));
@@ -116,20 +144,12 @@ impl Partition {
 
     /// Loads a sealed segment's index and opens its file.
     async fn load(&self, plan: Plan) -> Result<(), ReadError> {
-        if self.cell.loading.get() {
-            // Somebody else's load was quicker; the caller looks again when it is over.
-            self.cell.log.borrow_mut().abandon(plan);
-            self.cell.loaded.notified().await;
-            return Ok(());
-        }
-        self.cell.loading.set(true);
         let finished = self.core.run(plan).await;
         let result = finished.result;
         self.cell.log.borrow_mut().complete(finished, now());
-        self.cell.loading.set(false);
         self.cell.loaded.notify_waiters();
         self.unload_beyond_limits();
-        result.map_err(ReadError::from)
+        result.map_err(|failure| ReadError::Disk(failure.error))
     }
 
     /// Forgets the least recently read sealed segments of the shard that are over its limits.
@@ -148,17 +168,20 @@ impl Partition {
     }
 
     /// Walks headers from the index's floor to the batch that holds `offset`.
-    async fn exact_start(&self, slice: &Slice, offset: Offset) -> Result<Position, ReadError> {
+    async fn exact_start(
+        &self,
+        slice: &Slice,
+        offset: Offset,
+    ) -> Result<Option<Position>, ReadError> {
         let mut walk = HeaderWalk::new(&self.core, slice.file, slice.at, slice.end);
         while let Some((header, at)) = walk.next().await? {
             let last = header.last_offset().ok_or(ReadError::Corrupt { at })?;
             if offset <= last {
                 self.cell.log.borrow_mut().note(offset, slice.segment, at);
-                return Ok(at);
+                return Ok(Some(at));
             }
         }
-        // A compaction gap at the segment's end: nothing of it is at or beyond the offset.
-        Ok(slice.end)
+        Ok(None)
     }
 
     /// The largest length within the limit that ends at a batch's end.
@@ -289,7 +312,7 @@ impl Core {
         let mut steps = crate::disk::plan::Steps::new();
         steps.push(Step::Read { file, at, bytes });
         let mut finished = self.run(Plan { tag, steps }).await;
-        finished.result.map_err(|failure: StepFailure| ReadError::from(failure))?;
+        finished.result.map_err(|failure| ReadError::Disk(failure.error))?;
         match finished.plan.steps.pop() {
             Some(Step::Read { bytes, .. }) => Ok(bytes),
             _ => unreachable!("the plan was one read"),

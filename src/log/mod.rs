@@ -3,3 +3,11 @@
 //! No clock, no file, no thread, no random number and no async in here: time is an argument.
 
 pub mod config;
+
+pub mod error;
+
+pub mod producers;
+
+pub mod epochs;
+
+pub mod retention;

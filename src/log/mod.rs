@@ -6,6 +6,8 @@ pub mod config;
 
 pub mod error;
 
+pub mod validate;
+
 pub mod producers;
 
 pub mod epochs;

@@ -6,6 +6,9 @@ pub mod record;
 pub mod scan;
 pub mod varint;
 
+pub mod compact;
+pub mod kraft;
+
 pub mod checkpoint;
 pub mod clean_shutdown;
 pub mod id;

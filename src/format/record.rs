@@ -18,7 +18,7 @@ use crate::format::batch::{self, BatchHeader, Codec, RecordBatch};
 use crate::format::codec::{self, Levels};
 use crate::format::varint::{self, VarintError};
 use crate::units::{
-    ByteCount, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp, u64_of,
+    ByteCount, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp, u64_of, usize_of,
 };
 
 /// Smallest record: length, attributes, two deltas, two null lengths and no headers.
@@ -98,13 +98,6 @@ pub struct Headers<'a> {
     bytes: &'a [u8],
 }
 
-impl Headers<'_> {
-    /// How many are left.
-    pub fn count(&self) -> u32 {
-        self.left
-    }
-}
-
 impl<'a> Iterator for Headers<'a> {
     type Item = (&'a [u8], Option<&'a [u8]>);
 
@@ -113,7 +106,14 @@ impl<'a> Iterator for Headers<'a> {
         let header = take_header(&mut self.bytes);
         Some(header.expect("the record's headers were walked when it was read"))
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = usize_of(u64::from(self.left));
+        (left, Some(left))
+    }
 }
+
+impl ExactSizeIterator for Headers<'_> {}
 
 /// Iterates the records of an unpacked payload; ends after the first error.
 #[derive(Clone, Debug)]
@@ -451,7 +451,7 @@ mod tests {
         let read = records(&batch)[0].expect("valid");
         assert_eq!((read.key, read.value), (Some(&b""[..]), None));
         assert_eq!(read.timestamp, Timestamp(-5));
-        assert_eq!(read.headers.count(), 3);
+        assert_eq!(read.headers.len(), 3);
         assert_eq!(read.headers.collect::<Vec<_>>(), headers);
     }
 
@@ -482,23 +482,23 @@ mod tests {
         assert_eq!(first_error(&[good, &[0]].concat(), 1), BatchSurplus(1));
         assert!(matches!(first_error(&good[..good.len() - 1], 1), Length { .. }));
         // The fields: length, attributes, time, offset, key (null), value length, v, header count.
-        assert_eq!(good, [16, 0, 0, 0, 1, 2, b'v', 0]);
+        assert_eq!(good, [14, 0, 0, 0, 1, 2, b'v', 0]);
         let check = |at: usize, byte, expected| {
             let mut bad = good.to_vec();
             bad[at] = byte;
             assert_eq!(first_error(&bad, 1), expected, "byte {at} is {byte}");
         };
-        check(0, 18, Length { length: 9, left: 7 });
+        check(0, 16, Length { length: 8, left: 7 });
         check(0, 1, Length { length: -1, left: 7 });
         check(0, 0, Varint(VarintError::Truncated));
         check(4, 20, Field { length: 10, left: 3 });
-        check(5, 0, HeaderCount { count: -59, left: 1 });
-        check(5, 1, HeaderCount { count: -59, left: 1 });
+        check(5, 0, HeaderCount { count: 59, left: 1 });
+        check(5, 1, HeaderCount { count: 59, left: 1 });
         check(7, 2, HeaderCount { count: 1, left: 0 });
         check(7, 1, HeaderCount { count: -1, left: 0 });
-        let surplus = [18, 0, 0, 0, 1, 2, b'v', 0, 0];
+        let surplus = [16, 0, 0, 0, 1, 2, b'v', 0, 0];
         assert_eq!(first_error(&surplus, 1), RecordSurplus(1));
-        let null_header_key = [22, 0, 0, 0, 1, 2, b'v', 2, 1, 1, 0];
+        let null_header_key = [18, 0, 0, 0, 1, 2, b'v', 2, 1, 1];
         assert!(matches!(first_error(&null_header_key, 1), Field { length: -1, .. }));
     }
 
@@ -563,8 +563,8 @@ mod tests {
                 ..*one(&NewRecord::value(Timestamp(0), b"")).header()
             };
             for record in RecordsIter::new(&header, &bytes).flatten() {
-                let count = u64::from(record.headers.count());
-                prop_assert_eq!(u64_of(record.headers.collect::<Vec<_>>().len()), count);
+                let announced = record.headers.left;
+                prop_assert_eq!(u32::try_from(record.headers.count()), Ok(announced));
             }
         }
     }

@@ -95,11 +95,7 @@ fn segment_files(listed: &[Listed]) -> impl Iterator<Item = (SegmentFile, &Liste
     files.filter_map(|entry| Some((SegmentFile::parse(&entry.name)?, entry)))
 }
 
-fn remove(
-    files: &mut Files<'_>,
-    report: &mut RecoveryReport,
-    name: &str,
-) -> Result<(), OpenError> {
+fn remove(files: &mut Files<'_>, report: &mut RecoveryReport, name: &str) -> Result<(), OpenError> {
     files.remove(name)?;
     report.removed.push(name.to_owned());
     Ok(())

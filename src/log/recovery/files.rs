@@ -97,12 +97,7 @@ impl Files<'_> {
     }
 
     /// The bytes of a named file from `at` on.
-    pub fn read_range(
-        &mut self,
-        name: &str,
-        at: u64,
-        length: u64,
-    ) -> Result<BytesMut, OpenError> {
+    pub fn read_range(&mut self, name: &str, at: u64, length: u64) -> Result<BytesMut, OpenError> {
         if length == 0 {
             return Ok(BytesMut::new());
         }

@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 pub use report::{Damage, Gap, OpenError, RecoveryReport, Truncated};
 
 use super::cursors::Cursors;
-use super::epochs::{EpochStart, LeaderEpochs};
+use super::epochs::LeaderEpochs;
 use super::housekeeping::EPOCHS_NAME;
 use super::lifecycle::LogParts;
 use super::partition::{LogSpec, LogState, PartitionLog, Target};
@@ -41,7 +41,7 @@ use super::roll;
 use super::segment::{ActiveSegment, Beginning, Found, IndexBytes, Largest, SegmentFiles};
 use crate::disk::{Disk, Step};
 use crate::format::names::{FileKind, SegmentFile};
-use crate::format::{checkpoint, partition_metadata};
+use crate::format::partition_metadata;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
 use directory::Directory;
 use files::Files;
@@ -162,10 +162,7 @@ impl Recovery {
         opened
     }
 
-    fn recover(
-        self,
-        files: &mut Files<'_>,
-    ) -> Result<(PartitionLog, RecoveryReport), OpenError> {
+    fn recover(self, files: &mut Files<'_>) -> Result<(PartitionLog, RecoveryReport), OpenError> {
         let mut report = RecoveryReport::default();
         let directory = Directory::tidy(files, &mut report)?;
         check_topic_id(files, &directory, self.spec.topic_id)?;
@@ -301,11 +298,7 @@ fn read_epochs(
 ) -> Result<Option<LeaderEpochs>, OpenError> {
     let Some(length) = directory.others.get(EPOCHS_NAME) else { return Ok(None) };
     let bytes = files.read_range(EPOCHS_NAME, 0, length.0.min(SMALL_FILE_BYTES_MAX))?;
-    let entries = checkpoint::parse_epochs(&bytes).ok();
-    Ok(entries.map(|entries| {
-        let entry = |it: checkpoint::EpochStart| EpochStart { epoch: it.epoch, start: it.start };
-        LeaderEpochs::from_entries(entries.into_iter().map(entry))
-    }))
+    Ok(LeaderEpochs::from_text(&bytes).ok())
 }
 
 /// Removes segments that all lie before the log start.

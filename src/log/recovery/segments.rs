@@ -83,9 +83,8 @@ impl Examination<'_, '_> {
     }
 
     fn note_gap(&mut self, end: Option<Offset>, base: Offset) {
-        let is_reported = |report: &RecoveryReport| {
-            report.damages.iter().any(|damage| damage.lost_to == base)
-        };
+        let is_reported =
+            |report: &RecoveryReport| report.damages.iter().any(|damage| damage.lost_to == base);
         if let Some(from) = end.filter(|end| *end < base)
             && !self.config.cleanup_policy.compact
             && !is_reported(self.report)
@@ -359,12 +358,7 @@ impl Examination<'_, '_> {
         }
     }
 
-    fn cut(
-        &mut self,
-        segment: Offset,
-        at: Position,
-        window: &Window,
-    ) -> Result<Left, OpenError> {
+    fn cut(&mut self, segment: Offset, at: Position, window: &Window) -> Result<Left, OpenError> {
         self.files.truncate(window.file, ByteCount(at.0))?;
         let bytes = window.length - at;
         self.report.truncated.push(Truncated { segment, at, bytes });

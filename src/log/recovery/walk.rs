@@ -8,12 +8,15 @@ use bytes::BytesMut;
 use super::files::Files;
 use super::report::OpenError;
 use crate::disk::FileId;
-use crate::format::batch::{self, BatchHeader};
+use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::index::{self, OffsetEntry, TimeEntry};
+use crate::format::scan::{self, Scan};
 use crate::log::epochs::LeaderEpochs;
 use crate::log::producers::Producers;
 use crate::log::segment::{IndexBytes, Largest, relative};
-use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, byte_count, usize_of};
+use crate::units::{
+    ByteCount, LeaderEpoch, Offset, Position, Timestamp, byte_count, u64_of, usize_of,
+};
 
 /// What one read brings in.
 pub(super) const WINDOW_BYTES: u64 = 256 << 10;
@@ -159,10 +162,13 @@ impl Walk<'_> {
         ahead: u64,
     ) -> Result<Option<BatchHeader>, OpenError> {
         let at = walked.end;
-        let least = crate::units::u64_of(batch::HEADER_BYTES);
-        let header = BatchHeader::decode(window.get(files, at, least, ahead)?);
-        let header = header.ok().filter(|header| at + header.size <= window.length);
-        Ok(header.filter(|header| self.fits(header, walked.next)))
+        let least = u64_of(HEADER_BYTES);
+        let end = window.length;
+        let bytes = window.get(files, at, least, ahead)?;
+        match scan::header_at(scan::Window { bytes, at }, at, end) {
+            Scan::Batch { header, .. } if self.fits(&header, walked.next) => Ok(Some(header)),
+            Scan::Batch { .. } | Scan::End | Scan::Invalid(_) | Scan::NeedMore { .. } => Ok(None),
+        }
     }
 
     /// Whether a header's offsets continue the segment.

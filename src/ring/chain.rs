@@ -30,6 +30,8 @@ pub(crate) const STEP_ENTRIES_MAX: usize = 3;
 pub(crate) struct Means<'a> {
     pub(crate) files: &'a mut FileTable,
     pub(crate) mode: FileMode,
+    /// The table slot for directories that the plan syncs.
+    pub(crate) scratch: FileSlot,
     pub(crate) faults: Option<&'a FaultHook>,
     /// Entries that a chain may have; at least [`STEP_ENTRIES_MAX`].
     pub(crate) entries_max: usize,
@@ -155,7 +157,10 @@ fn push(
     match &slot.plan.steps[step] {
         Step::Write { .. } => return push_write(slot, step, means, entries),
         Step::Read { .. } => return push_read(slot, step, means, entries),
-        Step::SyncDirectory { .. } => return push_sync_directory(slot, step, means, entries),
+        Step::SyncDirectory { .. } => {
+            push_sync_directory(slot, step, means.scratch, entries);
+            return Ok(false);
+        }
         _ => {}
     }
     let (entry, pins) = whole_entry(slot, step, means)?;
@@ -289,17 +294,11 @@ fn push_read(
     Ok(!is_whole)
 }
 
-fn push_sync_directory(
-    slot: &mut Slot,
-    step: usize,
-    means: &mut Means<'_>,
-    entries: &mut Vec<Entry>,
-) -> Result<bool, Detour> {
+/// Each slot has one table slot for the directories that it syncs, one after the other.
+fn push_sync_directory(slot: &mut Slot, step: usize, fixed: FileSlot, entries: &mut Vec<Entry>) {
     let Step::SyncDirectory { directory } = &slot.plan.steps[step] else {
         unreachable!("a directory's sync")
     };
-    let fixed = means.files.scratch().ok_or(Detour::Fail(errors::table_full()))?;
-    slot.scratches.push(fixed);
     let path = keep(&mut slot.paths, directory);
     let open = opcode::OpenAt::new(CWD, path)
         .flags(libc::O_RDONLY | libc::O_DIRECTORY)
@@ -308,11 +307,8 @@ fn push_sync_directory(
     entries.push(opcode::Fsync::new(types::Fixed(fixed)).build());
     entries.push(opcode::Close::new(types::Fixed(fixed)).build());
     for ends_step in [false, false, true] {
-        let member = Member { step, wanted: None, ends_step, pins: Some(fixed), result: None };
-        slot.members.push(member);
-        pin(means.files, Some(fixed));
+        slot.members.push(Member { step, wanted: None, ends_step, pins: None, result: None });
     }
-    Ok(false)
 }
 
 fn fixed(file: FileId, means: &Means<'_>) -> Result<FileSlot, Detour> {

@@ -17,38 +17,44 @@ pub(crate) struct FileTable {
     uses: Vec<Use>,
     /// Slots that nobody uses; the last one is given next.
     free: Vec<FileSlot>,
+    /// Behind the files' slots stand the scratch slots, one for each plan under way.
+    scratches_from: FileSlot,
+    scratches_max: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     /// Entries under way that name the slot.
     pins: u32,
-    /// Whether a file or a directory being synced has the slot.
+    /// Whether a file has the slot.
     taken: bool,
 }
 
 impl FileTable {
-    pub(crate) fn new(files_max: u32) -> FileTable {
+    pub(crate) fn new(files_max: u32, scratches_max: u32) -> FileTable {
         FileTable {
             slots: HashMap::new(),
             uses: vec![Use::default(); usize_of(u64::from(files_max))],
             free: (0..files_max).rev().collect(),
+            scratches_from: files_max,
+            scratches_max,
         }
     }
 
     /// Gives a file its slot; `None` when all are taken.
     pub(crate) fn reserve(&mut self, file: FileId) -> Option<FileSlot> {
         assert!(!self.slots.contains_key(&file), "a file's number is given once");
-        let slot = self.scratch()?;
+        let slot = self.free.pop()?;
+        self.use_mut(slot).taken = true;
         self.slots.insert(file, slot);
         Some(slot)
     }
 
-    /// A slot for a short time.
-    pub(crate) fn scratch(&mut self) -> Option<FileSlot> {
-        let slot = self.free.pop()?;
-        self.use_mut(slot).taken = true;
-        Some(slot)
+    /// The slot for directories that plan number `index` syncs.
+    pub(crate) fn scratch_of(&self, index: usize) -> FileSlot {
+        let index = u32::try_from(index).expect("fewer plans than entries of a queue");
+        assert!(index < self.scratches_max);
+        self.scratches_from + index
     }
 
     pub(crate) fn slot_of(&self, file: FileId) -> Option<FileSlot> {
@@ -58,14 +64,10 @@ impl FileTable {
     /// Forgets a file. Its slot is free as soon as nothing pins it.
     pub(crate) fn release(&mut self, file: FileId) -> Option<FileSlot> {
         let slot = self.slots.remove(&file)?;
-        self.release_scratch(slot);
-        Some(slot)
-    }
-
-    pub(crate) fn release_scratch(&mut self, slot: FileSlot) {
         assert!(self.use_of(slot).taken, "only a taken slot is released");
         self.use_mut(slot).taken = false;
         self.free_if_unused(slot);
+        Some(slot)
     }
 
     pub(crate) fn pin(&mut self, slot: FileSlot) {
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_pinned_slot_is_not_given_to_another_file() {
-        let mut table = FileTable::new(1);
+        let mut table = FileTable::new(1, 1);
         let slot = table.reserve(file(1)).expect("one is free");
         table.pin(slot);
         assert_eq!(table.release(file(1)), Some(slot));

@@ -13,7 +13,7 @@ pub struct RingOptions {
     pub entries: u32,
     /// Entries of the completion queue, not below `entries`.
     pub cq_entries: u32,
-    /// Open files, plus directories being synced.
+    /// Open files.
     pub files_max: u32,
     /// Pipes of 1 MiB for file ranges on their way to sockets.
     pub pipes_max: usize,
@@ -99,10 +99,13 @@ pub(crate) fn make(options: &RingOptions) -> Result<Made, RingError> {
             return Err(RingError::Missing { operation });
         }
     }
-    ring.submitter().register_files_sparse(options.files_max).map_err(|error| {
-        let remedy = format!("{} files were asked for; {}", options.files_max, error::FILES_REMEDY);
-        registering("a table of files", &error, remedy)
-    })?;
+    ring.submitter().register_files_sparse(options.files_max + options.entries).map_err(
+        |error| {
+            let remedy =
+                format!("{} files were asked for; {}", options.files_max, error::FILES_REMEDY);
+            registering("a table of files", &error, remedy)
+        },
+    )?;
     set_workers(&ring, options)?;
     let direct =
         probe.is_supported(opcode::Ftruncate::CODE) && ring.params().is_feature_linked_file();

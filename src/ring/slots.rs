@@ -21,8 +21,6 @@ pub(crate) struct Slot {
     pub(crate) pending: usize,
     pub(crate) paths: Vec<CString>,
     pub(crate) vectors: Vec<libc::iovec>,
-    /// Table slots of directories that the present chain syncs.
-    pub(crate) scratches: SmallVec<[FileSlot; 2]>,
     /// Times that the plan was tried again after a passing failure.
     pub(crate) retries: u32,
     /// The fault hook was asked about the steps before this one.
@@ -80,7 +78,6 @@ impl Slot {
             pending: 0,
             paths: Vec::new(),
             vectors,
-            scratches: SmallVec::new(),
             retries: 0,
             asked: 0,
             detour: None,

@@ -224,7 +224,7 @@ pub enum WireError {
     #[error("{0} is not UTF-8")]
     Text(&'static str),
     /// A frame size that is negative, too small for a header, or above the limit.
-    #[error("a frame of {size} bytes; allowed are {min} to {max} (socket.request.max.bytes)")]
+    #[error("a frame of {size} bytes; allowed are {min} to {max}")]
     FrameSize {
         /// As the prefix says.
         size: i32,

@@ -13,7 +13,8 @@ use bytes::BytesMut;
 use super::StrBytes;
 use super::error::WireError;
 use super::read::Reader;
-use super::versions;
+use super::versions::{self, ApiRange};
+use super::write::Writer;
 use crate::units::usize_of;
 
 pub use super::write::SIZE_BYTES;
@@ -39,6 +40,26 @@ pub struct RequestHeader {
     pub correlation_id: i32,
     /// As the client calls itself.
     pub client_id: Option<StrBytes>,
+}
+
+impl RequestHeader {
+    /// Starts a request's frame, with room for a body of `body_bytes`.
+    pub(crate) fn start(&self, range: &ApiRange, body_bytes: usize) -> Writer {
+        const TAGS: usize = 1;
+        let name = self.client_id.as_deref();
+        let head = SIZE_BYTES + HEADER_BYTES_MIN + size_of::<i16>() + TAGS;
+        let capacity = head + name.map_or(0, str::len) + body_bytes;
+        // The client id's length is of the classic kind in every version.
+        let mut writer = Writer::new(false, capacity);
+        writer.i32(0);
+        writer.i16(self.api_key);
+        writer.i16(self.version);
+        writer.i32(self.correlation_id);
+        writer.text(name);
+        let mut writer = writer.switch(range.request_header_has_tags(self.version));
+        writer.no_tags();
+        writer
+    }
 }
 
 /// The frame's length without the prefix, from the four bytes of the prefix.

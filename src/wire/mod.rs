@@ -21,4 +21,8 @@ pub mod produce;
 
 pub mod fetch;
 
+pub mod guard;
+
+pub mod control;
+
 pub use kafka_protocol::protocol::StrBytes;

@@ -1,6 +1,7 @@
 //! Writing the protocol's primitive types; the counterpart of [`super::read`].
 
 use bytes::{BufMut, BytesMut};
+use kafka_protocol::protocol::Encodable;
 
 use super::error::WireError;
 use crate::units::{ByteCount, u64_of};
@@ -29,6 +30,20 @@ impl Writer {
     /// Starts a message without a size.
     pub fn new(flexible: bool, capacity: usize) -> Writer {
         Writer { bytes: BytesMut::with_capacity(capacity), flexible }
+    }
+
+    /// Goes on in a flexible or a classic version.
+    pub(super) fn switch(self, flexible: bool) -> Writer {
+        Writer { flexible, ..self }
+    }
+
+    /// A message of `kafka-protocol`'s; the error is the codec's text.
+    pub(super) fn message<M: Encodable>(
+        &mut self,
+        message: &M,
+        version: i16,
+    ) -> Result<(), String> {
+        message.encode(&mut self.bytes, version).map_err(|error| error.to_string())
     }
 
     /// Bytes written so far.

@@ -95,8 +95,8 @@ fn decode_body<M: Decodable>(key: i16, version: i16, body: &mut Bytes) -> Result
     })
 }
 
-/// The version as `kafka-protocol` knows it. ListOffsets 11 is laid out as 10 is; it only allows one
-/// more special timestamp (-6), and the crate stops at 10.
+/// The version as `kafka-protocol` knows it. ListOffsets 11 is laid out as 10 is; it only allows
+/// one more special timestamp (-6), and the crate stops at 10.
 fn codec_version(api_key: i16, version: i16) -> i16 {
     if api_key == api::LIST_OFFSETS { version.min(10) } else { version }
 }
@@ -241,6 +241,9 @@ impl Answer for DescribeClusterResponse {
     fn fit(&mut self, version: i16) {
         if version < 1 {
             self.endpoint_type = 1;
+        }
+        if version < 2 {
+            self.brokers.iter_mut().for_each(|broker| broker.is_fenced = false);
         }
     }
 }

@@ -12,7 +12,7 @@ use bytes::Buf;
 use super::error::WireError;
 use super::read::Reader;
 use super::versions::api;
-use crate::units::{u64_of, usize_of};
+use crate::units::u64_of;
 
 /// Array elements that one request may have in all. The crate's largest element takes some 130
 /// bytes, so that a request costs at most 13 MB for as long as it is served.
@@ -403,6 +403,7 @@ const DESCRIBE_CONFIGS_SYNONYM: &[Field] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::usize_of;
 
     #[test]
     fn five_bytes_that_claim_two_billion_topics_are_refused() {

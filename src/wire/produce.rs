@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! request: transactional id | acks i16 | timeout i32 | topics {
-//!              name (3-12) or id (13) | partitions { index i32 | records length | batch | [tags] } | [tags] }
+//!              name (3-12) or id (13)
+//!              | partitions { index i32 | records length | batch | [tags] } | [tags] }
 //!          | [tags]
 //! answer:  topics { name or id | partitions { index i32 | error i16 | base offset i64
 //!              | log append time i64 | log start i64 (5+)

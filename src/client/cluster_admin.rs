@@ -5,6 +5,7 @@ use std::time::Duration;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::{
     BrokerId, CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
@@ -179,12 +180,10 @@ impl Client {
         let result = only(&answer.results, "results").map_err(|why| connection.wrong(why))?;
         let what = || format!("describe topic {topic:?}");
         ClientError::check_message(result.error_code, result.error_message.as_deref(), what)?;
-        let entry = |entry: &kafka_protocol::messages::describe_configs_response::DescribeConfigsResourceResult| {
-            ConfigEntry {
-                name: entry.name.to_string(),
-                value: entry.value.as_deref().map(str::to_owned),
-                source: entry.config_source,
-            }
+        let entry = |entry: &DescribeConfigsResourceResult| ConfigEntry {
+            name: entry.name.to_string(),
+            value: entry.value.as_deref().map(str::to_owned),
+            source: entry.config_source,
         };
         Ok(result.configs.iter().map(entry).collect())
     }

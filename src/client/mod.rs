@@ -1,9 +1,9 @@
 //! A small Kafka client on tokio: what the command line, the harness and the tests need, no more.
 //!
 //! It speaks to any Kafka broker from 2.4 on. [`Connection`] is the core: requests go out without
-//! waiting for answers, which come back matched by correlation id, so that a load generator can keep
-//! to its own schedule. [`Client`] adds what a user expects: it finds leaders and tries again when
-//! they change.
+//! waiting for answers, which come back matched by correlation id, so that a load generator can
+//! keep to its own schedule. [`Client`] adds what a user expects: it finds leaders and tries again
+//! when they change.
 
 mod error;
 

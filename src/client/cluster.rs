@@ -144,7 +144,7 @@ impl Client {
     pub async fn metadata(&self, topics: Option<&[&str]>) -> Result<Cluster, ClientError> {
         let mut tries = self.tries("asking for metadata".to_owned());
         loop {
-            match self.try_metadata(topics).await {
+            match tries.limited(self.try_metadata(topics)).await {
                 Ok(cluster) => return Ok(cluster),
                 Err(error) => tries.pause(error).await?,
             }
@@ -245,7 +245,7 @@ impl Client {
     }
 
     pub(super) fn tries(&self, what: String) -> Tries<'_> {
-        Tries { client: self, what, start: Instant::now() }
+        Tries { client: self, what, start: Instant::now(), last: "no answer came".to_owned() }
     }
 }
 
@@ -262,6 +262,8 @@ pub(super) struct Tries<'a> {
     client: &'a Client,
     what: String,
     start: Instant,
+    /// What went wrong last.
+    last: String,
 }
 
 impl Tries<'_> {
@@ -270,10 +272,10 @@ impl Tries<'_> {
         if !error.is_retriable() {
             return Err(error);
         }
+        self.last = error.to_string();
         let options = self.client.options();
         if self.start.elapsed() + options.retry_pause >= options.timeout {
-            let (what, last) = (self.what.clone(), error.to_string());
-            return Err(ClientError::Timeout { what, after: options.timeout, last });
+            return Err(self.timeout());
         }
         self.client.forget_leaders();
         tokio::time::sleep(options.retry_pause).await;
@@ -288,11 +290,13 @@ impl Tries<'_> {
         let timeout = self.client.options().timeout;
         match tokio::time::timeout_at(self.start + timeout, attempt).await {
             Ok(result) => result,
-            Err(_) => {
-                let (what, last) = (self.what.clone(), "no answer came".to_owned());
-                Err(ClientError::Timeout { what, after: timeout, last })
-            }
+            Err(_) => Err(self.timeout()),
         }
+    }
+
+    fn timeout(&self) -> ClientError {
+        let (what, last) = (self.what.clone(), self.last.clone());
+        ClientError::Timeout { what, after: self.client.options().timeout, last }
     }
 }
 

@@ -33,6 +33,11 @@ mod error;
 
 pub mod limits;
 
+pub mod affinity;
+
+mod descriptor;
+
+pub use descriptor::duplicate;
 pub use disk::{RingCounters, RingDisk};
 pub use error::{Cause, RingError};
 pub use setup::RingOptions;

@@ -4,7 +4,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::log::LogState;
+use crate::disk::DiskError;
+use crate::log::{LogState, OpenError};
 use crate::shard::engine::{Core, now};
 use crate::shard::partition::PartitionCell;
 use crate::units::{Offset, Timestamp, u64_of};

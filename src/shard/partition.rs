@@ -1,7 +1,7 @@
 //! One partition as its users see it: append and acknowledgement, reads, cursors.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,6 +20,11 @@ use crate::shard::stats::Stats;
 use crate::shard::waiting::Waiting;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
 
+struct Stop {
+    high_watermark: Offset,
+    error: AppendError,
+}
+
 /// A partition and what waits on it. Borrowed for moments only, never across a wait.
 pub(crate) struct PartitionCell {
     pub number: u32,
@@ -35,6 +40,9 @@ pub(crate) struct PartitionCell {
     housekeeping: Cell<bool>,
     /// Told when a load of a sealed segment's index is over.
     pub loaded: Notify,
+    /// Each time the log stopped serving: what had been reached by then, and the reason. Offsets
+    /// beyond it may be given again after a resume.
+    stops: RefCell<Vec<Stop>>,
     /// Told when no plan of the append lane is under way and nothing is staged.
     pub idle: Notify,
     /// Slices of this partition's files that an answer still needs.
@@ -53,6 +61,7 @@ impl PartitionCell {
             submitted: Cell::new(None),
             housekeeping: Cell::new(false),
             loaded: Notify::new(),
+            stops: RefCell::default(),
             idle: Notify::new(),
             pins: RefCell::default(),
         }
@@ -127,6 +136,10 @@ impl PartitionCell {
         }
         if let Some(LogState::ReadOnly(cause) | LogState::Offline(cause)) = completed.stopped {
             tracing::error!(partition = %self.directory.display(), %cause, "no longer serving");
+            let log = self.log.borrow();
+            let error = log.append_refusal().expect("it has just stopped");
+            let high_watermark = log.cursors().high_watermark;
+            self.stops.borrow_mut().push(Stop { high_watermark, error });
             self.waiting.borrow_mut().release_all();
         }
     }
@@ -169,23 +182,30 @@ impl Partition {
     }
 
     /// Waits until the high watermark is `due` or more: the batch that ends there is as durable as
-    /// the partition's tier promises, and visible.
+    /// the partition's tier promises, and visible. To be called when the batch was appended, even if
+    /// it is awaited later: should the partition stop serving and resume in between, the offset may
+    /// belong to another batch by then.
     ///
     /// # Errors
     /// [`AppendError`] when the partition stopped serving before that.
-    pub async fn reached(&self, due: Offset) -> Result<(), AppendError> {
-        poll_fn(|context| {
-            let log = self.cell.log.borrow();
+    pub fn reached(&self, due: Offset) -> impl Future<Output = Result<(), AppendError>> + use<> {
+        let cell = self.cell.clone();
+        let stops = cell.stops.borrow().len();
+        poll_fn(move |context| {
+            let log = cell.log.borrow();
+            if let Some(stop) = cell.stops.borrow().get(stops) {
+                let was_reached = due <= stop.high_watermark;
+                return Poll::Ready(if was_reached { Ok(()) } else { Err(stop.error.clone()) });
+            }
             if due <= log.cursors().high_watermark {
                 return Poll::Ready(Ok(()));
             }
-            if let Some(error) = log.append_refusal(due) {
+            if let Some(error) = log.append_refusal() {
                 return Poll::Ready(Err(error));
             }
-            self.cell.waiting.borrow_mut().for_ack(due, context.waker());
+            cell.waiting.borrow_mut().for_ack(due, context.waker());
             Poll::Pending
         })
-        .await
     }
 
     /// Waits until the high watermark is beyond `offset`, or the partition stops serving.

@@ -1,0 +1,174 @@
+//! Which APIs and versions this broker speaks: exactly what it advertises.
+//!
+//! The ranges are those of Kafka 4.3.1, so a client meets what it was tested with. Two floors look
+//! too low and are meant:
+//! - Produce is advertised from 0 although only 3 and up are served. librdkafka up to 2.10 sends
+//!   compressed batches only where version 0 is in range (KAFKA-18659); it never sends version 0.
+//! - FindCoordinator 0 must be there although there are no groups yet: the same clients take it
+//!   for the sign that a broker understands LZ4.
+
+use super::error::WireError;
+
+/// The numbers of the APIs, as request headers carry them.
+pub mod api {
+    /// Appends batches.
+    pub const PRODUCE: i16 = 0;
+    /// Reads batches.
+    pub const FETCH: i16 = 1;
+    /// Looks up offsets by time.
+    pub const LIST_OFFSETS: i16 = 2;
+    /// Topics, partitions, leaders.
+    pub const METADATA: i16 = 3;
+    /// Who coordinates a group or transactional id.
+    pub const FIND_COORDINATOR: i16 = 10;
+    /// What is advertised here.
+    pub const API_VERSIONS: i16 = 18;
+    /// Creates topics.
+    pub const CREATE_TOPICS: i16 = 19;
+    /// Deletes topics.
+    pub const DELETE_TOPICS: i16 = 20;
+    /// Gives a producer its id.
+    pub const INIT_PRODUCER_ID: i16 = 22;
+    /// Where a leader epoch ends.
+    pub const OFFSET_FOR_LEADER_EPOCH: i16 = 23;
+    /// Settings of topics and brokers.
+    pub const DESCRIBE_CONFIGS: i16 = 32;
+    /// Brokers, controller, cluster id.
+    pub const DESCRIBE_CLUSTER: i16 = 60;
+}
+
+/// One API with the versions that are advertised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ApiRange {
+    /// The API's number.
+    pub key: i16,
+    /// Its name in Kafka's documentation.
+    pub name: &'static str,
+    /// Lowest version advertised.
+    pub min: i16,
+    /// Highest version advertised and served.
+    pub max: i16,
+    /// Lowest version served.
+    pub served_min: i16,
+    /// First version with compact lengths and tagged fields.
+    pub flexible_from: i16,
+}
+
+const fn range(key: i16, name: &'static str, versions: (i16, i16), flexible: i16) -> ApiRange {
+    let (min, max) = versions;
+    ApiRange { key, name, min, max, served_min: min, flexible_from: flexible }
+}
+
+/// Everything that is advertised, by API number.
+pub const ADVERTISED: &[ApiRange] = &[
+    ApiRange { served_min: 3, ..range(api::PRODUCE, "Produce", (0, 13), 9) },
+    range(api::FETCH, "Fetch", (4, 18), 12),
+    range(api::LIST_OFFSETS, "ListOffsets", (1, 11), 6),
+    range(api::METADATA, "Metadata", (0, 13), 9),
+    range(api::FIND_COORDINATOR, "FindCoordinator", (0, 6), 3),
+    range(api::API_VERSIONS, "ApiVersions", (0, 4), 3),
+    range(api::CREATE_TOPICS, "CreateTopics", (2, 7), 5),
+    range(api::DELETE_TOPICS, "DeleteTopics", (1, 6), 4),
+    range(api::INIT_PRODUCER_ID, "InitProducerId", (0, 5), 2),
+    range(api::OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), 4),
+    range(api::DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), 4),
+    range(api::DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), 0),
+];
+
+/// What is known of an API.
+pub fn find(api_key: i16) -> Option<&'static ApiRange> {
+    ADVERTISED.iter().find(|range| range.key == api_key)
+}
+
+/// Whether requests of this version are served.
+pub fn is_supported(api_key: i16, version: i16) -> bool {
+    check(api_key, version).is_ok()
+}
+
+/// The API, when this version of it is served.
+///
+/// # Errors
+/// [`WireError::Unsupported`]: the connection is closed, as Kafka does. ApiVersions alone is
+/// answered instead, with version 0 and error 35 (KIP-511).
+pub fn check(api_key: i16, version: i16) -> Result<&'static ApiRange, WireError> {
+    match find(api_key) {
+        Some(range) if range.served_min <= version && version <= range.max => Ok(range),
+        _ => Err(WireError::Unsupported { api_key, version }),
+    }
+}
+
+impl ApiRange {
+    /// Whether `version` has compact lengths and tagged fields.
+    pub const fn is_flexible(&self, version: i16) -> bool {
+        version >= self.flexible_from
+    }
+
+    /// Whether the request header of `version` ends in tagged fields (header version 2). The
+    /// header's version follows the body's.
+    pub const fn request_header_has_tags(&self, version: i16) -> bool {
+        self.is_flexible(version)
+    }
+
+    /// Whether the answer's header ends in tagged fields (header version 1). Never for ApiVersions:
+    /// a client reads that answer before it knows what the broker speaks.
+    pub const fn answer_header_has_tags(&self, version: i16) -> bool {
+        self.is_flexible(version) && self.key != api::API_VERSIONS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::ApiKey;
+
+    use super::*;
+
+    #[test]
+    fn headers_are_those_of_kafka_protocol() {
+        for range in ADVERTISED {
+            let key = ApiKey::try_from(range.key).expect("an API of Kafka");
+            let theirs = key.valid_versions();
+            assert!(range.served_min >= theirs.min, "{}", range.name);
+            for version in range.served_min..=range.max.min(theirs.max) {
+                let header = key.request_header_version(version);
+                assert_eq!(header == 2, range.request_header_has_tags(version), "{}", range.name);
+                let header = key.response_header_version(version);
+                assert_eq!(header == 1, range.answer_header_has_tags(version), "{}", range.name);
+            }
+        }
+    }
+
+    #[test]
+    fn only_listoffsets_is_ahead_of_kafka_protocol() {
+        let ahead: Vec<_> = ADVERTISED
+            .iter()
+            .filter(|range| {
+                let key = ApiKey::try_from(range.key).expect("an API of Kafka");
+                range.max > key.valid_versions().max
+            })
+            .map(|range| range.name)
+            .collect();
+        assert_eq!(ahead, ["ListOffsets"]);
+    }
+
+    #[test]
+    fn single_versions_that_old_clients_look_for_are_in_range() {
+        let wanted = [
+            (api::PRODUCE, 0),
+            (api::PRODUCE, 3),
+            (api::PRODUCE, 7),
+            (api::FETCH, 4),
+            (api::FETCH, 10),
+            (api::FIND_COORDINATOR, 0),
+            (api::LIST_OFFSETS, 1),
+            (api::INIT_PRODUCER_ID, 0),
+            (api::API_VERSIONS, 0),
+        ];
+        for (key, version) in wanted {
+            let range = find(key).expect("advertised");
+            assert!(range.min <= version && version <= range.max, "{} {version}", range.name);
+        }
+        assert!(!is_supported(api::PRODUCE, 2));
+        assert!(!is_supported(api::API_VERSIONS, 5));
+        assert!(!is_supported(11, 0));
+    }
+}

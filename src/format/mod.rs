@@ -1,3 +1,10 @@
 //! Bytes: what Kafka's files and record batches look like. No I/O, no clock.
 
 pub mod batch;
+pub mod checkpoint;
+pub mod clean_shutdown;
+pub mod id;
+pub mod index;
+pub mod names;
+pub mod partition_metadata;
+pub mod properties;

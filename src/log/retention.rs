@@ -201,3 +201,144 @@ impl Age {
         (self.now < timestamp).then_some(future)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::config::{CleanupPolicy, Durability};
+
+    const MIB: u64 = 1 << 20;
+
+    /// Segments of `(size, largest timestamp)` with ten offsets each.
+    fn segments(of: &[(u64, i64)]) -> Vec<SegmentInfo> {
+        let with_base = of.iter().zip((0..).step_by(10));
+        let segment = |(&(size, timestamp), base): (&(u64, i64), u64)| SegmentInfo {
+            base: Offset(base),
+            size: ByteCount(size),
+            largest_timestamp: Timestamp(timestamp),
+            modified_ms: 500,
+            next_base: Offset(base + 10),
+        };
+        with_base.map(segment).collect()
+    }
+
+    fn config(retention_bytes: Option<u64>, retention_ms: Option<u64>) -> LogConfig {
+        LogConfig {
+            retention_bytes: retention_bytes.map(ByteCount),
+            retention_ms,
+            ..LogConfig::defaults(Durability::PageCache)
+        }
+    }
+
+    fn all(segments: &[SegmentInfo]) -> RetentionView<'_> {
+        RetentionView { segments, high_watermark: Offset(u64::MAX), log_start: Offset(0) }
+    }
+
+    #[test]
+    fn size_keeps_at_least_the_limit() {
+        let check = |sizes: &[u64], limit: u64, expected: usize| {
+            let of: Vec<_> = sizes.iter().map(|size| (*size, 0)).collect();
+            let gone = expired(all(&segments(&of)), &config(Some(limit), None), Timestamp(0));
+            assert_eq!((gone.by_size, gone.count()), (expected, expected), "{sizes:?} {limit}");
+        };
+        // As a broker was observed: the third would leave less than 2 MiB.
+        check(&[1_031_522, 1_031_656, 1_032_144, 1_032_144, 911_243], 2 * MIB, 2);
+        check(&[5, 5, 5], 10, 1);
+        check(&[5, 5, 5], 15, 0);
+        check(&[5, 5, 5], 16, 0);
+        // An exact fit goes, one byte less stays.
+        check(&[100, 50, 50], 100, 1);
+        check(&[100, 50, 50], 101, 0);
+        // All of them, the active one too, unless it is empty.
+        check(&[5, 5, 5], 0, 3);
+        check(&[5, 5, 0], 0, 2);
+        check(&[0], 0, 0);
+        check(&[], 0, 0);
+    }
+
+    #[test]
+    fn time_is_compared_strictly() {
+        let check = |of: &[(u64, i64)], retention_ms: u64, now: i64, expected: usize| {
+            let gone =
+                expired(all(&segments(of)), &config(None, Some(retention_ms)), Timestamp(now));
+            assert_eq!((gone.by_time, gone.count()), (expected, expected), "{of:?} at {now}");
+        };
+        check(&[(5, 100), (5, 200), (5, 300)], 100, 200, 0);
+        check(&[(5, 100), (5, 200), (5, 300)], 100, 201, 1);
+        check(&[(5, 100), (5, 200), (5, 300)], 100, 401, 3);
+        check(&[(5, 100), (5, 200), (0, -1)], 100, 10_000, 2);
+        // The newest record counts, and the oldest segment that stays protects the rest.
+        check(&[(5, 300), (5, 100), (5, 100)], 100, 400, 0);
+        // Without timestamps the file's age counts; 0 is a timestamp.
+        check(&[(5, -1), (5, 0)], 100, 600, 0);
+        check(&[(5, -1), (5, 0)], 100, 601, 2);
+        check(&[(5, i64::MAX)], 0, i64::MIN, 0);
+        check(&[(5, 0)], u64::MAX, i64::MAX, 0);
+    }
+
+    #[test]
+    fn nothing_at_or_above_the_high_watermark_goes() {
+        let segments = segments(&[(5, 0), (5, 0), (5, 0)]);
+        for (high_watermark, expected) in [(9, 0), (10, 1), (29, 2), (30, 3)] {
+            let view = RetentionView { high_watermark: Offset(high_watermark), ..all(&segments) };
+            for config in [config(Some(0), None), config(None, Some(1))] {
+                assert_eq!(expired(view, &config, Timestamp(10_000)).count(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_lies_before_the_log_start_goes_under_every_policy() {
+        let segments = segments(&[(5, 0), (5, 0), (5, 0)]);
+        let compact = CleanupPolicy { delete: false, compact: true };
+        let config = LogConfig { cleanup_policy: compact, ..config(Some(0), Some(0)) };
+        for (log_start, expected) in [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2)] {
+            let view = RetentionView { log_start: Offset(log_start), ..all(&segments) };
+            let gone = expired(view, &config, Timestamp(10_000));
+            assert_eq!((gone.by_log_start, gone.count()), (expected, expected), "at {log_start}");
+        }
+    }
+
+    #[test]
+    fn the_rules_come_one_after_the_other() {
+        let segments = segments(&[(10, 900), (10, 900), (10, 100), (10, 900)]);
+        let view = RetentionView { log_start: Offset(10), ..all(&segments) };
+        let gone = expired(view, &config(Some(20), Some(500)), Timestamp(1_000));
+        assert_eq!((gone.by_log_start, gone.by_size, gone.by_time), (1, 1, 1));
+        let reasons: Vec<_> = (0..4).map(|index| gone.reason(index)).collect();
+        let expected = [Some(Reason::LogStart), Some(Reason::Size), Some(Reason::Time), None];
+        assert_eq!(reasons, expected);
+        // What is left is kept by a second pass.
+        let left = RetentionView { segments: &segments[gone.count()..], ..view };
+        assert_eq!(expired(left, &config(Some(20), Some(500)), Timestamp(1_000)).count(), 0);
+    }
+
+    #[test]
+    fn a_timestamp_in_the_future_blocks_and_is_named() {
+        let segments = segments(&[(5, 100), (5, 1_700_000_000_000_000), (5, 100)]);
+        let config = config(None, Some(100));
+        let gone = expired(all(&segments), &config, Timestamp(1_000));
+        let blocked_by =
+            FutureTimestamp { segment: Offset(10), timestamp: Timestamp(1_700_000_000_000_000) };
+        assert_eq!((gone.count(), gone.blocked_by), (1, Some(blocked_by)));
+        let young = expired(all(&segments), &config, Timestamp(150));
+        assert_eq!((young.count(), young.blocked_by), (0, None), "not reached yet");
+    }
+
+    #[test]
+    fn the_next_expiry_is_the_oldest_segments() {
+        let check = |of: &[(u64, i64)], config: LogConfig, expected: Option<i64>| {
+            let segments = segments(of);
+            assert_eq!(next_expiry(all(&segments), &config), expected.map(Timestamp));
+            if let Some(due) = expected {
+                let at = |now| expired(all(&segments), &config, Timestamp(now)).count();
+                assert_eq!((at(due - 1), at(due)), (0, 1));
+            }
+        };
+        check(&[(5, 100), (5, 900)], config(None, Some(50)), Some(151));
+        check(&[(0, -1)], config(None, Some(50)), None);
+        check(&[(5, 100)], config(None, None), None);
+        check(&[(5, 100)], config(None, Some(u64::MAX)), None);
+        check(&[], config(None, Some(50)), None);
+    }
+}

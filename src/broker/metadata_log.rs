@@ -5,11 +5,12 @@
 
 use crate::broker::image::{Image, ImageError};
 use crate::broker::node::Shared;
-use crate::format::batch::RecordBatch;
-use crate::format::codec::CodecError;
+use crate::format::batch::{Codec, RecordBatch};
+use crate::format::codec;
 use crate::format::id::CLUSTER_METADATA_ID;
 use crate::format::kraft::{KraftError, MetadataRecord};
 use crate::format::names::{CLUSTER_METADATA, TopicName};
+use crate::format::record::{BatchBuilder, NewRecord, RecordsIter};
 use crate::log::config::{CleanupPolicy, Durability};
 use crate::log::{AppendError, LogConfig, Opening, ReadError};
 use crate::shard::{Engine, EngineError, Partition, PartitionSpec, now};
@@ -41,7 +42,7 @@ pub enum MetadataError {
         /// Its first offset.
         offset: i64,
         /// What is wrong with it.
-        error: CodecError,
+        error: String,
     },
     /// A record that this broker doesn't understand.
     #[error(
@@ -166,22 +167,24 @@ fn apply(image: &mut Image, batch: &RecordBatch) -> Result<(), MetadataError> {
         return Ok(());
     }
     let base = header.base_offset;
-    let damaged = |error| MetadataError::Batch { offset: base, error };
-    for record in batch.records(BATCH_BYTES_MAX).map_err(damaged)? {
-        let record = record.map_err(damaged)?;
+    let damaged = |error: String| MetadataError::Batch { offset: base, error };
+    let codec = header.codec().map_err(|error| damaged(error.to_string()))?;
+    let payload = codec::decompress(codec, batch.payload(), BATCH_BYTES_MAX);
+    let payload = payload.map_err(|error| damaged(error.to_string()))?;
+    for record in RecordsIter::new(header, &payload) {
+        let record = record.map_err(|error| damaged(error.to_string()))?;
         let offset = base + i64::from(record.offset_delta);
-        let value = record.value.unwrap_or_default();
-        let record = MetadataRecord::decode(value)
-            .map_err(|error| MetadataError::Record { offset, error })?;
+        let decoded = MetadataRecord::decode(record.value.unwrap_or_default());
+        let record = decoded.map_err(|error| MetadataError::Record { offset, error })?;
         image.apply(&record).map_err(|error| MetadataError::Image { offset, error })?;
     }
     Ok(())
 }
 
 fn batch(records: &[MetadataRecord]) -> RecordBatch {
-    let mut builder = crate::format::record::BatchBuilder::new();
+    let mut builder = BatchBuilder::new(Codec::None);
     for record in records {
-        builder.add(now(), None, Some(&record.encode()));
+        builder.push(&NewRecord::value(now(), &record.encode()));
     }
     builder.build()
 }

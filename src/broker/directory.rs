@@ -385,7 +385,10 @@ fn line_of(bytes: &[u8], key: &str) -> usize {
 }
 
 /// The directory of a partition, by its files; what is wrong with them comes up when it is opened.
-fn look_into(directory: &Path) -> Result<Found, DirectoryError> {
+///
+/// # Errors
+/// When it can't be listed, because it isn't there for example.
+pub fn look_into(directory: &Path) -> Result<Found, DirectoryError> {
     let failed = |error| DirectoryError::File { path: directory.to_owned(), error };
     let bytes = fs::read(directory.join(partition_metadata::FILE_NAME)).ok();
     let topic_id = bytes.and_then(|bytes| partition_metadata::parse(&bytes).ok());

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::log::{AppendError, ReadError};
+use crate::log::{self, AppendError};
+use crate::shard::ReadError;
 use crate::wire::error::ErrorCode;
 
 /// Why a request, or one part of it, is not carried out.
@@ -50,8 +51,8 @@ pub fn of_append(error: &AppendError) -> ErrorCode {
 /// CORRUPT_MESSAGE would end the consumer.
 pub fn of_read(error: &ReadError) -> ErrorCode {
     match error {
-        ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
-        ReadError::Offline { .. } | ReadError::Disk(_) | ReadError::Corrupt { .. } => {
+        ReadError::Log(log::ReadError::OffsetOutOfRange { .. }) => ErrorCode::OffsetOutOfRange,
+        ReadError::Log(log::ReadError::Offline(_)) | ReadError::Disk(_) | ReadError::Corrupt { .. } => {
             ErrorCode::KafkaStorageError
         }
     }

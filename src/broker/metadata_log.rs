@@ -12,8 +12,8 @@ use crate::format::kraft::{KraftError, MetadataRecord};
 use crate::format::names::{CLUSTER_METADATA, TopicName};
 use crate::format::record::{BatchBuilder, NewRecord, RecordsIter};
 use crate::log::config::{CleanupPolicy, Durability};
-use crate::log::{AppendError, LogConfig, Opening, ReadError};
-use crate::shard::{Engine, EngineError, Partition, PartitionSpec, now};
+use crate::log::{AppendError, LogConfig, Opening};
+use crate::shard::{Engine, EngineError, Partition, PartitionSpec, ReadError, now};
 use crate::units::{ByteCount, LeaderEpoch, Offset, PartitionId};
 
 /// Largest batch of the metadata log: a topic of the most partitions with all its configs fits.

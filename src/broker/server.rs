@@ -320,7 +320,7 @@ fn start_shards(
         };
         let options = ThreadOptions {
             name: format!("shard-{shard}"),
-            core: affinity::core_of(shard),
+            core: core_of(shard),
             edge: chosen.edge,
         };
         let thread = crate::shard::start_thread(options, move || run_shard(start));
@@ -340,6 +340,12 @@ fn start_shards(
 
 fn shared_address(listener: &TcpListener) -> SocketAddr {
     listener.local_addr().expect("it was asked before")
+}
+
+/// The core that a shard is pinned to: the shards go round those that the process may run on.
+fn core_of(shard: usize) -> Option<usize> {
+    let cores = affinity::cores().ok().filter(|cores| !cores.is_empty())?;
+    Some(cores[shard % cores.len()])
 }
 
 fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) -> EngineOptions {
@@ -464,7 +470,7 @@ fn ready_lines(shared: &Shared, chosen: Chosen, shards: &[ShardThread]) -> Vec<S
     };
     let line = |(number, shard): (usize, &ShardThread)| {
         let id = broker_of(shared.node, number);
-        let core = match affinity::core_of(number) {
+        let core = match core_of(number) {
             Some(core) => format!("core {core}"),
             None => "any core".to_owned(),
         };

@@ -84,8 +84,8 @@ pub fn admit(new: &NewTopic, image: &Image) -> Result<(), Refusal> {
 /// Names that stand in a request more than once; none of them is made.
 pub fn duplicates(topics: &[CreatableTopic]) -> HashSet<&str> {
     let mut seen = HashSet::new();
-    let is_again = |topic: &&CreatableTopic| !seen.insert(topic.name.as_str());
-    topics.iter().filter(is_again).map(|topic| topic.name.as_str()).collect()
+    let names = topics.iter().map(|topic| topic.name.as_str());
+    names.filter(|name| !seen.insert(*name)).collect()
 }
 
 fn check_name(name: &str) -> Result<TopicName, Refusal> {

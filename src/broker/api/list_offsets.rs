@@ -14,8 +14,7 @@ use kafka_protocol::messages::list_offsets_response::{
 use crate::broker::api::fetch::check_epoch;
 use crate::broker::errors;
 use crate::broker::node::Node;
-use crate::log::ReadError;
-use crate::shard::{FoundRecord, Partition};
+use crate::shard::{FoundRecord, Partition, ReadError};
 use crate::units::{LeaderEpoch, Offset, Timestamp};
 use crate::wire::error::ErrorCode;
 use crate::wire::topics::TopicKey;

@@ -17,7 +17,6 @@ use kafka_protocol::messages::metadata_response::{
 use uuid::Uuid;
 
 use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, broker_id, text, topic_name};
-use crate::broker::errors::Refusal;
 use crate::broker::image::{Image, Topic};
 use crate::broker::node::Node;
 use crate::broker::topics;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::broker::config::TopicConfigs;
 use crate::broker::directory::{Found, PartitionKey, PartitionReport, deleted_name};
 use crate::broker::image::{Image, Topic};
 use crate::broker::mail::{Applied, Closed, ShardOrder};
@@ -75,7 +76,7 @@ impl Node {
             topic: topic.name.clone(),
             partition,
             topic_id: topic.id,
-            config: self.shared.config.resolve(&topic.overrides),
+            config: TopicConfigs::new(&self.shared.config).resolve(&topic.overrides),
             leader_epoch: epoch,
         };
         let opened = match self.arrival(&key, topic.id, image) {
@@ -84,7 +85,7 @@ impl Node {
             Arrival::Foreign(other) => {
                 return Err(format!(
                     "{}/{}-{partition} belongs to another topic (id {other:?}); move it away",
-                    self.shared.config.directory.display(),
+                    self.shared.directory.display(),
                     topic.name
                 ));
             }
@@ -106,7 +107,7 @@ impl Node {
             let is_there = |it: &&Found| !it.topic_id.is_some_and(|id| image.was_deleted(id));
             return arrival(self.shared.found.get(key).filter(is_there), topic);
         }
-        let place = self.shared.config.directory.join(format!("{}-{}", key.0, key.1));
+        let place = self.shared.directory.join(format!("{}-{}", key.0, key.1));
         match crate::broker::directory::look_into(&place) {
             Ok(found) => arrival(Some(&found), topic),
             // Not there; anything worse comes up when the partition is made.
@@ -124,6 +125,7 @@ impl Node {
         let opened = self.engine.open(spec, opening);
         let (partition, report) = opened.map_err(|error| error.to_string())?;
         tell(key, &report);
+        partition.become_leader(partition.leader_epoch());
         Ok(partition)
     }
 
@@ -132,7 +134,7 @@ impl Node {
     async fn retire(&self, topic: &Topic, applied: &mut Applied) {
         for (partition, open) in self.take(topic.id) {
             let name = deleted_name(&(topic.name.clone(), partition));
-            let directory = self.shared.config.directory.as_path().into();
+            let directory = self.shared.directory.as_path().into();
             let place = Place { directory, name: name.into() };
             if let Err(error) = open.retire(place).await {
                 applied.failed.push((topic.id, partition, error.to_string()));
@@ -174,9 +176,11 @@ impl Node {
 /// Says what recovery found, when it found anything.
 fn tell(key: &PartitionKey, report: &RecoveryReport) {
     let (topic, partition) = key;
-    if report.is_clean() {
+    if report.is_lossy() {
+        tracing::error!("{topic}-{partition}: {report}");
+    } else if report.is_uneventful() {
         tracing::debug!("{topic}-{partition}: {report}");
     } else {
-        tracing::warn!("{topic}-{partition}: {report}");
+        tracing::info!("{topic}-{partition}: {report}");
     }
 }

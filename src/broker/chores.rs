@@ -10,14 +10,18 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::broker::config::ServerConfig;
+use crate::broker::config::{ServerConfig, TopicConfigs};
 use crate::broker::directory::{DataDirectory, DirectoryError, PartitionReport, Sweep};
+use crate::broker::image::Overrides;
 use crate::broker::mail::ShardOrder;
 use crate::shard::{Mailbox, now};
 use crate::units::Timestamp;
 
 /// How often the thread looks whether something is due, at most.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
+
+/// And at least.
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// The running thread.
 pub struct Chores {
@@ -40,16 +44,21 @@ pub fn start(
     config: &ServerConfig,
     shards: Vec<Mailbox<ShardOrder>>,
 ) -> Chores {
+    // All three are written together: they are small, and agree with each other then.
+    let checkpoint_ms = config
+        .recovery_point_checkpoint_ms
+        .min(config.log_start_checkpoint_ms)
+        .min(config.high_watermark_checkpoint_ms);
     let (stop, stopped) = mpsc::channel();
     let mut worker = Worker {
         directory,
         shards,
-        checkpoint_ms: config.checkpoint_interval_ms,
-        delete_delay_ms: config.resolve(&Default::default()).file_delete_delay_ms,
+        checkpoint_ms,
+        delete_delay_ms: TopicConfigs::new(config).resolve(&Overrides::new()).file_delete_delay_ms,
         checkpointed: now(),
         sweep: Sweep::default(),
     };
-    let every = Duration::from_millis(config.checkpoint_interval_ms).min(LOOK_EVERY_MAX);
+    let every = Duration::from_millis(checkpoint_ms).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
     let thread = std::thread::Builder::new()
         .name("control".to_owned())
         .spawn(move || {

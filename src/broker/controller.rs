@@ -20,7 +20,7 @@ use crate::broker::node::Node;
 use crate::broker::topics;
 use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionRecord};
 use crate::shard::{Inbox, Mailbox};
-use crate::units::{LeaderEpoch, PartitionId, TopicId};
+use crate::units::{LeaderEpoch, PartitionId, ProducerId, TopicId};
 use crate::wire::error::ErrorCode;
 
 /// The feature whose level says which records a metadata log may hold.
@@ -135,7 +135,7 @@ impl Controller {
         // Each topic is checked against those before it, too.
         let mut image = self.log.image().clone();
         for new in &wanted {
-            let outcome = topics::admit(new, &image).map(|()| TopicId::random());
+            let outcome = topics::admit(new, &image, &self.node.shared.config).map(|()| TopicId::random());
             if let Ok(id) = &outcome {
                 let records = self.records_of(new, *id);
                 for record in &records {
@@ -186,7 +186,7 @@ impl Controller {
         if lost.is_empty() {
             return None;
         }
-        let remove = |id: &TopicId| vec![MetadataRecord::RemoveTopic { id: *id }];
+        let remove = |id: &TopicId| vec![MetadataRecord::RemoveTopic { topic_id: *id }];
         let groups: Vec<_> = lost.iter().map(remove).collect();
         if let Err(error) = self.log.write(&groups).await {
             return Some(storage_refusal(&error));
@@ -204,7 +204,7 @@ impl Controller {
         let groups: Vec<Vec<MetadataRecord>> = wanted
             .iter()
             .filter(is_there)
-            .map(|id| vec![MetadataRecord::RemoveTopic { id: *id }])
+            .map(|id| vec![MetadataRecord::RemoveTopic { topic_id: *id }])
             .collect();
         if let Err(error) = self.log.write(&groups).await {
             return vec![Err(storage_refusal(&error)); wanted.len()];
@@ -228,9 +228,9 @@ impl Controller {
             Refusal::new(ErrorCode::UnknownServerError, "all producer ids have been given out")
         })?;
         let record = MetadataRecord::ProducerIds {
-            broker_id: self.node.shared.node.0,
+            broker: self.node.shared.node,
             broker_epoch: 0,
-            next_producer_id: end,
+            next: ProducerId(end),
         };
         let written = self.log.write(&[vec![record]]).await;
         written.map_err(|error| storage_refusal(&error))?;
@@ -257,8 +257,8 @@ impl Controller {
     }
 
     fn records_of(&self, new: &NewTopic, id: TopicId) -> Vec<MetadataRecord> {
-        let name = new.name.as_str().to_owned();
-        let mut records = vec![MetadataRecord::Topic { name: name.clone(), id }];
+        let name = new.name.clone();
+        let mut records = vec![MetadataRecord::Topic { name: name.clone(), topic_id: id }];
         let partitions = (0..new.partitions).map(PartitionId);
         records.extend(partitions.map(|it| self.partition_record(id, it, LeaderEpoch(0))));
         records.extend(new.overrides.iter().map(|(key, value)| MetadataRecord::Config {
@@ -277,8 +277,7 @@ impl Controller {
         epoch: LeaderEpoch,
     ) -> MetadataRecord {
         let shared = &self.node.shared;
-        let number = i32::try_from(partition.0).expect("partition numbers have 31 bits");
-        let record = PartitionRecord::single(topic, number, shared.node.0, shared.directory_id);
+        let record = PartitionRecord::single(topic, partition, shared.node, shared.directory_id);
         MetadataRecord::Partition(PartitionRecord {
             leader_epoch: epoch,
             partition_epoch: epoch.0,

@@ -169,8 +169,11 @@ impl DataDirectory {
     }
 
     /// The directory's own id, which partition records carry.
-    pub fn directory_id(&self) -> [u8; 16] {
-        self.identity.directory_id.map_or([0; 16], |id| id.0)
+    ///
+    /// # Panics
+    /// Never: a directory that has none gets one when it is opened.
+    pub fn id(&self) -> DirectoryId {
+        self.identity.directory_id.expect("it was made when the directory was opened")
     }
 
     /// Reads the checkpoint files.

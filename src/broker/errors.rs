@@ -36,6 +36,7 @@ pub fn of_append(error: &AppendError) -> ErrorCode {
         AppendError::CorruptMessage(_) => ErrorCode::CorruptMessage,
         AppendError::MessageTooLarge { .. } => ErrorCode::MessageTooLarge,
         AppendError::RecordListTooLarge { .. } => ErrorCode::RecordListTooLarge,
+        AppendError::DecompressedTooLarge { .. } => ErrorCode::MessageTooLarge,
         AppendError::InvalidTimestamp(_) => ErrorCode::InvalidTimestamp,
         AppendError::TooManyProducers { .. } => ErrorCode::PolicyViolation,
         AppendError::OutOfOrderSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,

@@ -54,16 +54,13 @@ pub enum ImageError {
     /// A second topic of that name or id.
     #[error("a record creates the topic {0}, which exists already")]
     TopicExists(TopicName),
-    /// A topic name that breaks Kafka's rules.
-    #[error("a record creates a topic with an impossible name: {0}")]
-    TopicName(String),
     /// Partitions come in order from 0.
     #[error("a record creates partition {partition} of {topic}, whose next one is {next}")]
     PartitionOrder {
         /// The topic.
         topic: TopicName,
         /// What the record says.
-        partition: i32,
+        partition: PartitionId,
         /// What it should say.
         next: u32,
     },
@@ -130,31 +127,31 @@ impl Image {
     /// When the record contradicts those before it; the image is unchanged then.
     pub fn apply(&mut self, record: &MetadataRecord) -> Result<(), ImageError> {
         match record {
-            MetadataRecord::Topic { name, id } => self.add_topic(name, *id),
+            MetadataRecord::Topic { name, topic_id } => self.add_topic(name, *topic_id),
             MetadataRecord::Partition(partition) => self.add_partition(partition),
             MetadataRecord::Config { resource, name, value } => {
                 self.set_config(resource, name, value.as_deref());
                 Ok(())
             }
-            MetadataRecord::RemoveTopic { id } => self.remove_topic(*id),
+            MetadataRecord::RemoveTopic { topic_id } => self.remove_topic(*topic_id),
             MetadataRecord::FeatureLevel { name, level } => {
                 self.features.insert(name.clone(), *level);
                 Ok(())
             }
-            MetadataRecord::ProducerIds { next_producer_id, .. } => {
-                self.next_producer_id = self.next_producer_id.max(*next_producer_id);
+            MetadataRecord::ProducerIds { next, .. } => {
+                self.next_producer_id = self.next_producer_id.max(next.0);
                 Ok(())
             }
             MetadataRecord::NoOp => Ok(()),
         }
     }
 
-    fn add_topic(&mut self, name: &str, id: TopicId) -> Result<(), ImageError> {
-        let name = TopicName::new(name).map_err(|error| ImageError::TopicName(error.to_string()))?;
+    fn add_topic(&mut self, name: &TopicName, id: TopicId) -> Result<(), ImageError> {
         if self.names.contains_key(name.as_str()) || self.ids.contains_key(&id) {
-            return Err(ImageError::TopicExists(name));
+            return Err(ImageError::TopicExists(name.clone()));
         }
         self.names.insert(name.as_str().into(), id);
+        let name = name.clone();
         let topic = Topic { name, id, leader_epochs: Vec::new(), overrides: Overrides::new() };
         self.ids.insert(id, Arc::new(topic));
         Ok(())
@@ -165,19 +162,18 @@ impl Image {
         let id = record.topic_id;
         let topic = self.ids.get_mut(&id).ok_or(ImageError::UnknownTopic(id))?;
         let next = topic.partition_count();
-        match u32::try_from(record.partition) {
-            Ok(partition) if partition < next => {
-                let index = usize::try_from(partition).expect("a list's index fits memory");
-                Arc::make_mut(topic).leader_epochs[index] = record.leader_epoch;
-            }
-            Ok(partition) if partition == next => {
-                Arc::make_mut(topic).leader_epochs.push(record.leader_epoch);
-                self.partition_count += 1;
-            }
-            _ => {
-                let (topic, partition) = (topic.name.clone(), record.partition);
-                return Err(ImageError::PartitionOrder { topic, partition, next });
-            }
+        let number = record.partition.0;
+        if number > next {
+            let (topic, partition) = (topic.name.clone(), record.partition);
+            return Err(ImageError::PartitionOrder { topic, partition, next });
+        }
+        let epochs = &mut Arc::make_mut(topic).leader_epochs;
+        if number == next {
+            epochs.push(record.leader_epoch);
+            self.partition_count += 1;
+        } else {
+            let index = usize::try_from(number).expect("a list's index fits memory");
+            epochs[index] = record.leader_epoch;
         }
         Ok(())
     }
@@ -207,20 +203,29 @@ impl Image {
 mod tests {
     use super::*;
 
+    use crate::format::properties::DirectoryId;
+    use crate::units::{BrokerId, ProducerId};
+
     const FLIGHTS: TopicId = TopicId([7; 16]);
 
     fn topic(name: &str, id: TopicId) -> MetadataRecord {
-        MetadataRecord::Topic { name: name.to_owned(), id }
+        MetadataRecord::Topic { name: named(name), topic_id: id }
     }
 
-    fn partition(number: i32, epoch: i32) -> MetadataRecord {
-        let record = PartitionRecord::single(FLIGHTS, number, 1, [9; 16]);
+    fn named(name: &str) -> TopicName {
+        TopicName::new(name).expect("a legal name")
+    }
+
+    fn partition(number: u32, epoch: i32) -> MetadataRecord {
+        let directory = DirectoryId([9; 16]);
+        let record =
+            PartitionRecord::single(FLIGHTS, PartitionId(number), BrokerId(1), directory);
         MetadataRecord::Partition(PartitionRecord { leader_epoch: LeaderEpoch(epoch), ..record })
     }
 
     fn config(name: &str, value: Option<&str>) -> MetadataRecord {
         MetadataRecord::Config {
-            resource: ConfigResource::Topic("flights".to_owned()),
+            resource: ConfigResource::Topic(named("flights")),
             name: name.to_owned(),
             value: value.map(str::to_owned),
         }
@@ -257,7 +262,7 @@ mod tests {
         let image = image(&[
             topic("flights", FLIGHTS),
             partition(0, 0),
-            MetadataRecord::RemoveTopic { id: FLIGHTS },
+            MetadataRecord::RemoveTopic { topic_id: FLIGHTS },
         ]);
         assert_eq!(image.topic("flights"), None);
         assert_eq!(image.topic_by_id(FLIGHTS), None);
@@ -271,8 +276,8 @@ mod tests {
         let again = image.apply(&topic("flights", TopicId([8; 16])));
         assert!(matches!(again, Err(ImageError::TopicExists(_))));
         let gap = image.apply(&partition(1, 0));
-        assert!(matches!(gap, Err(ImageError::PartitionOrder { partition: 1, next: 0, .. })));
-        let unknown = image.apply(&MetadataRecord::RemoveTopic { id: TopicId([8; 16]) });
+        assert!(matches!(gap, Err(ImageError::PartitionOrder { next: 0, .. })));
+        let unknown = image.apply(&MetadataRecord::RemoveTopic { topic_id: TopicId([8; 16]) });
         assert_eq!(unknown, Err(ImageError::UnknownTopic(TopicId([8; 16]))));
         assert!(image.topic("flights").is_some());
     }
@@ -280,16 +285,15 @@ mod tests {
     #[test]
     fn a_name_that_differs_by_a_dot_collides() {
         let image = image(&[topic("a.b", FLIGHTS)]);
-        let name = TopicName::new("a_b").expect("a legal name");
-        assert_eq!(image.colliding(&name).map(TopicName::as_str), Some("a.b"));
+        assert_eq!(image.colliding(&named("a_b")).map(TopicName::as_str), Some("a.b"));
     }
 
     #[test]
     fn producer_id_blocks_only_move_forward() {
-        let block = |next_producer_id| MetadataRecord::ProducerIds {
-            broker_id: 1,
+        let block = |next| MetadataRecord::ProducerIds {
+            broker: BrokerId(1),
             broker_epoch: 0,
-            next_producer_id,
+            next: ProducerId(next),
         };
         assert_eq!(image(&[block(1000), block(2000)]).next_producer_id(), 2000);
     }

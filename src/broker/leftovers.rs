@@ -26,7 +26,7 @@ enum Fate {
 /// # Errors
 /// When a directory can't be renamed: its topic may have been made anew and needs the place.
 pub fn settle(shared: &Shared, image: &Image) -> Result<(), DirectoryError> {
-    let root = &shared.config.directory;
+    let root = &shared.directory;
     let mut foreign = Vec::new();
     for (key, found) in &shared.found {
         let place = root.join(format!("{}-{}", key.0, key.1));

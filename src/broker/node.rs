@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
 use crate::broker::mail::{ControllerOrder, NewTopic, ProducerIdBlock};
 use crate::broker::placement::{broker_of, shard_of};
+use crate::format::properties::DirectoryId;
 use crate::shard::{Engine, Mailbox, Partition};
 use crate::units::{BrokerId, PartitionId, ProducerId, TopicId};
 use crate::wire::error::ErrorCode;
@@ -27,6 +29,8 @@ pub const CONTROLLER_WAIT_MAX: Duration = Duration::from_secs(30);
 pub struct Shared {
     /// The settings.
     pub config: ServerConfig,
+    /// The data directory.
+    pub directory: PathBuf,
     /// The broker's own id: on disk the only one, on the wire that of shard 0.
     pub node: BrokerId,
     /// The shards as clients see them.
@@ -36,7 +40,7 @@ pub struct Shared {
     /// The cluster's id.
     pub cluster_id: String,
     /// The data directory's id.
-    pub directory_id: [u8; 16],
+    pub directory_id: DirectoryId,
     /// Whether the last run ended in order.
     pub was_clean: bool,
     /// What the checkpoint files said at the start.

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::broker::apply;
 use crate::broker::chores::{self, Chores};
-use crate::broker::config::{EngineChoice, ServerConfig};
+use crate::broker::config::ServerConfig;
 use crate::broker::controller::{Controller, ControllerError};
 use crate::broker::directory::{DataDirectory, DirectoryError};
 use crate::broker::mail::{Closed, ControllerOrder, ShardOrder};
@@ -28,7 +28,37 @@ use crate::shard::{
     Engine, EngineError, EngineKind, EngineOptions, Inbox, Mailbox, NetworkOptions, ShardStats,
     ThreadOptions, now,
 };
-use crate::units::BrokerId;
+use crate::units::usize_of;
+
+/// Which engine is wanted (`--engine`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EngineChoice {
+    /// The ring where it works, else plain files.
+    Auto,
+    /// The ring or nothing.
+    Uring,
+    /// Plain files.
+    PlainFile,
+}
+
+/// What a broker starts with.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// The settings.
+    pub config: ServerConfig,
+    /// The data directory; made when it isn't there.
+    pub directory: PathBuf,
+    /// Where shard 0 listens; shard i does on port + i. Port 0 lets the system choose for each.
+    pub listen: SocketAddr,
+    /// The host and shard 0's port that clients are told, when they differ from `listen`.
+    pub advertise: Option<(String, u16)>,
+    /// How many shards.
+    pub shards: usize,
+    /// Which engine.
+    pub engine: EngineChoice,
+    /// Faults for tests; `None` in production.
+    pub faults: Option<FaultHook>,
+}
 
 /// Why the broker doesn't start.
 #[derive(Debug, thiserror::Error)]
@@ -129,41 +159,31 @@ impl Monitor {
 }
 
 impl Server {
-    /// Starts a broker and returns when its partitions are open and clients may come. `faults` is
-    /// for tests.
+    /// Starts a broker and returns when its partitions are open and clients may come.
     ///
     /// # Errors
     /// The reason, with what to do about it; nothing is left running.
-    pub fn start(config: ServerConfig, faults: Option<FaultHook>) -> Result<Server, StartError> {
-        let ports_fit = usize::from(config.listen.port()).checked_add(config.shards);
-        if !(1..=SHARDS_MAX).contains(&config.shards) || ports_fit.is_none_or(|end| end > 65_536) {
-            return Err(StartError::Shards { shards: config.shards });
-        }
-        let node = BrokerId(config.node_id);
-        let directory = Arc::new(DataDirectory::open(&config.directory, node, now())?);
-        let engine = choose(config.engine)?;
-        let listeners = listen(&config)?;
-        let mut addresses = Vec::with_capacity(listeners.len());
-        for listener in &listeners {
-            let address = listener.local_addr();
-            addresses.push(address.map_err(|error| StartError::Listen {
-                address: config.listen,
-                error,
-            })?);
-        }
+    pub fn start(options: ServerOptions) -> Result<Server, StartError> {
+        check(&options)?;
+        let node = options.config.node_id;
+        let directory = Arc::new(DataDirectory::open(&options.directory, node, now())?);
+        let chosen = choose(options.engine)?;
+        let listeners = listen(&options)?;
+        let addresses = addresses(&listeners, options.listen)?;
         let shared = Arc::new(Shared {
-            brokers: brokers(&config, &addresses),
+            brokers: brokers(&options, &addresses),
             node,
-            shards: config.shards,
+            shards: options.shards,
             cluster_id: directory.identity.cluster_id.clone(),
-            directory_id: directory.directory_id(),
+            directory: options.directory,
+            directory_id: directory.id(),
             was_clean: directory.was_clean,
             checkpoints: directory.checkpoints(),
             found: directory.partitions()?,
-            config,
+            config: options.config,
         });
-        let shards = start_shards(&shared, engine, listeners, faults)?;
-        let lines = ready_lines(&shared, engine, &shards);
+        let shards = start_shards(&shared, chosen, listeners, options.faults)?;
+        let lines = ready_lines(&shared, chosen, &shards);
         let mail = shards.iter().map(|shard| shard.mail.clone()).collect();
         let chores = chores::start(directory.clone(), &shared.config, mail);
         Ok(Server { directory, shards, chores, lines })
@@ -217,6 +237,28 @@ struct Chosen {
     edge: EdgeKind,
 }
 
+fn check(options: &ServerOptions) -> Result<(), StartError> {
+    let shards = options.shards;
+    let fits = |port: u16| usize::from(port) + shards <= 1 + usize::from(u16::MAX);
+    let ports_fit = options.advertise.as_ref().is_none_or(|(_, port)| fits(*port));
+    let last = i32::try_from(shards).ok().and_then(|it| it.checked_add(options.config.node_id.0));
+    let ids_fit = last.is_some();
+    if (1..=SHARDS_MAX).contains(&shards) && fits(options.listen.port()) && ports_fit && ids_fit {
+        return Ok(());
+    }
+    Err(StartError::Shards { shards })
+}
+
+fn addresses(
+    listeners: &[TcpListener],
+    wanted: SocketAddr,
+) -> Result<Vec<SocketAddr>, StartError> {
+    let address = |listener: &TcpListener| {
+        listener.local_addr().map_err(|error| StartError::Listen { address: wanted, error })
+    };
+    listeners.iter().map(address).collect()
+}
+
 fn choose(choice: EngineChoice) -> Result<Chosen, StartError> {
     let refused = Probe::run().refusal();
     match (choice, refused) {
@@ -238,10 +280,10 @@ fn choose(choice: EngineChoice) -> Result<Chosen, StartError> {
 }
 
 /// Shard i listens on port + i; port 0 lets the system choose one for each.
-fn listen(config: &ServerConfig) -> Result<Vec<TcpListener>, StartError> {
-    let mut listeners = Vec::with_capacity(config.shards);
-    for shard in 0..config.shards {
-        let mut address = config.listen;
+fn listen(options: &ServerOptions) -> Result<Vec<TcpListener>, StartError> {
+    let mut listeners = Vec::with_capacity(options.shards);
+    for shard in 0..options.shards {
+        let mut address = options.listen;
         if address.port() != 0 {
             let step = u16::try_from(shard).expect("shards are at most SHARDS_MAX");
             address.set_port(address.port() + step);
@@ -252,17 +294,17 @@ fn listen(config: &ServerConfig) -> Result<Vec<TcpListener>, StartError> {
     Ok(listeners)
 }
 
-fn brokers(config: &ServerConfig, addresses: &[SocketAddr]) -> Brokers {
-    let node = BrokerId(config.node_id);
-    match &config.advertise {
+fn brokers(options: &ServerOptions, addresses: &[SocketAddr]) -> Brokers {
+    let node = options.config.node_id;
+    match &options.advertise {
         Some((host, port)) => {
             let steps = 0..u16::try_from(addresses.len()).expect("shards are at most SHARDS_MAX");
-            let ports = steps.map(|step| port.saturating_add(step)).collect();
+            let ports = steps.map(|step| port + step).collect();
             Brokers { node, host: host.clone(), ports }
         }
         None => {
             let ports = addresses.iter().map(SocketAddr::port).collect();
-            Brokers { node, host: own_host(config.listen), ports }
+            Brokers { node, host: own_host(options.listen), ports }
         }
     }
 }
@@ -351,9 +393,10 @@ fn core_of(shard: usize) -> Option<usize> {
 fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) -> EngineOptions {
     let config = &shared.config;
     EngineOptions {
-        retention_check_ms: config.retention_check_interval_ms,
+        retention_check_ms: config.retention_check_ms,
+        splice_bytes_min: config.splice_bytes_min,
         faults,
-        ..EngineOptions::new(config.directory.clone(), chosen.kind)
+        ..EngineOptions::new(shared.directory.clone(), chosen.kind)
     }
 }
 
@@ -460,7 +503,12 @@ async fn control_plane(
 }
 
 fn network_options(config: &ServerConfig) -> NetworkOptions {
-    NetworkOptions { frame_bytes_max: config.request_bytes_max, ..NetworkOptions::default() }
+    NetworkOptions {
+        frame_bytes_max: config.request_bytes_max,
+        frames_bytes_max: config.frames_bytes_max,
+        connections_max: usize_of(u64::from(config.connections_max)),
+        idle_ms: config.connection_idle_ms_max.unwrap_or(u64::MAX),
+    }
 }
 
 fn ready_lines(shared: &Shared, chosen: Chosen, shards: &[ShardThread]) -> Vec<String> {

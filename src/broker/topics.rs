@@ -6,7 +6,7 @@ use kafka_protocol::messages::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
 };
 
-use crate::broker::config::ServerConfig;
+use crate::broker::config::{ServerConfig, TopicConfigs};
 use crate::broker::errors::Refusal;
 use crate::broker::image::{Image, Overrides};
 use crate::broker::mail::NewTopic;
@@ -19,15 +19,12 @@ use crate::wire::error::ErrorCode;
 /// topic is made as a whole or not at all.
 pub const TOPIC_PARTITIONS_MAX: u32 = 10_000;
 
-/// Most partitions of all topics together.
-pub const PARTITIONS_MAX: u64 = 100_000;
-
 /// The request's way to say "as the broker is configured".
 const DEFAULT: i32 = -1;
 
 /// A topic that is made because a client asked for it.
 pub fn automatic(name: TopicName, config: &ServerConfig) -> NewTopic {
-    NewTopic { name, partitions: config.num_partitions, overrides: Overrides::new() }
+    NewTopic { name, partitions: config.partitions_default, overrides: Overrides::new() }
 }
 
 /// Checks one topic of a CreateTopics request by itself.
@@ -42,7 +39,7 @@ pub fn check(
     let name = check_name(wanted.name.as_str())?;
     let partitions = if wanted.assignments.is_empty() {
         check_replication(wanted.replication_factor)?;
-        check_partitions(wanted.num_partitions, config.num_partitions)?
+        check_partitions(wanted.num_partitions, config.partitions_default)?
     } else {
         if wanted.num_partitions != DEFAULT || i32::from(wanted.replication_factor) != DEFAULT {
             return Err(Refusal::new(
@@ -60,8 +57,9 @@ pub fn check(
 ///
 /// # Errors
 /// TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION for a name that collides, INVALID_PARTITIONS when
-/// there would be more than [`PARTITIONS_MAX`].
-pub fn admit(new: &NewTopic, image: &Image) -> Result<(), Refusal> {
+/// there would be more than
+/// `uringlog.partitions.max`.
+pub fn admit(new: &NewTopic, image: &Image, config: &ServerConfig) -> Result<(), Refusal> {
     let name = &new.name;
     if image.topic(name.as_str()).is_some() {
         let message = format!("topic {name} exists already");
@@ -73,9 +71,11 @@ pub fn admit(new: &NewTopic, image: &Image) -> Result<(), Refusal> {
         return Err(Refusal::new(ErrorCode::InvalidTopicException, message));
     }
     let total = image.partition_count() + u64::from(new.partitions);
-    if total > PARTITIONS_MAX {
-        let message =
-            format!("the broker would have {total} partitions, at most {PARTITIONS_MAX} are allowed");
+    let limit = config.partitions_max;
+    if total > u64::from(limit) {
+        let message = format!(
+            "the broker would have {total} partitions, uringlog.partitions.max allows {limit}"
+        );
         return Err(Refusal::new(ErrorCode::InvalidPartitions, message));
     }
     Ok(())
@@ -165,8 +165,7 @@ fn check_configs(
         };
         overrides.insert(name.to_string(), value.to_string());
     }
-    config.check_overrides(&overrides).map_err(|error| {
-        Refusal::new(ErrorCode::InvalidConfig, error.to_string())
-    })?;
+    let checked = TopicConfigs::new(config).validate(&overrides);
+    checked.map_err(|error| Refusal::new(ErrorCode::InvalidConfig, error.to_string()))?;
     Ok(overrides)
 }

@@ -12,6 +12,7 @@ use kafka_protocol::messages::create_topics_response::{
 use uuid::Uuid;
 
 use crate::broker::api::text;
+use crate::broker::config;
 use crate::broker::errors::Refusal;
 use crate::broker::image::Overrides;
 use crate::broker::mail::NewTopic;
@@ -32,7 +33,7 @@ pub async fn answer(node: &Node, request: CreateTopicsRequest) -> CreateTopicsRe
             return Err(Refusal::new(ErrorCode::InvalidRequest, message));
         }
         let new = topics::check(topic, &node.shared.config, &node.shared.brokers)?;
-        topics::admit(&new, &node.image())?;
+        topics::admit(&new, &node.image(), &node.shared.config)?;
         Ok(new)
     };
     let checked: Vec<Result<NewTopic, Refusal>> = request.topics.iter().map(check).collect();
@@ -81,7 +82,7 @@ async fn make(node: &Node, checked: Vec<Result<NewTopic, Refusal>>) -> Vec<Resul
 }
 
 fn describe(node: &Node, result: CreatableTopicResult, made: &Made) -> CreatableTopicResult {
-    let configs = node.shared.config.describe_topic(&made.overrides);
+    let configs = config::describe_topic(&node.shared.config, &made.overrides);
     let configs = configs.into_iter().map(|entry| {
         CreatableTopicConfigs::default()
             .with_name(text(entry.name))

@@ -69,7 +69,7 @@ fn wanted(topics: Option<Vec<MetadataRequestTopic>>, version: i16) -> Wanted {
 /// Makes the topics that were asked for by name and aren't there. Whatever fails is told by the
 /// answer, which looks again.
 async fn create_missing(node: &Node, listed: &[MetadataRequestTopic]) {
-    if !node.shared.config.auto_create_topics {
+    if !node.shared.config.creates_topics {
         return;
     }
     let image = node.image();

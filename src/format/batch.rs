@@ -46,8 +46,8 @@ const _: () = assert!(ATTRIBUTES_AT == 21);
 
 const CODEC_MASK: i16 = 0x07;
 const LOG_APPEND_TIME: i16 = 0x08;
-const TRANSACTIONAL: i16 = 0x10;
-const CONTROL: i16 = 0x20;
+pub(crate) const TRANSACTIONAL: i16 = 0x10;
+pub(crate) const CONTROL: i16 = 0x20;
 const DELETE_HORIZON: i16 = 0x40;
 
 /// The codec that a batch's records are packed with: the low three bits of its attributes.
@@ -63,6 +63,30 @@ pub enum Codec {
     Lz4,
     /// Zstandard frames.
     Zstd,
+}
+
+impl Codec {
+    /// The codec's value in the attributes.
+    pub fn attribute(self) -> i16 {
+        match self {
+            Codec::None => 0,
+            Codec::Gzip => 1,
+            Codec::Snappy => 2,
+            Codec::Lz4 => 3,
+            Codec::Zstd => 4,
+        }
+    }
+
+    /// Kafka's name of the codec, as `kafka-dump-log` prints it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::None => "none",
+            Codec::Gzip => "gzip",
+            Codec::Snappy => "snappy",
+            Codec::Lz4 => "lz4",
+            Codec::Zstd => "zstd",
+        }
+    }
 }
 
 /// Why bytes are no batch that may be appended or served.

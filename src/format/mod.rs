@@ -1,6 +1,14 @@
 //! Bytes: what Kafka's files and record batches look like. No I/O, no clock.
 
 pub mod batch;
+pub mod codec;
+pub mod record;
+pub mod scan;
+pub mod varint;
+
+pub mod compact;
+pub mod kraft;
+
 pub mod checkpoint;
 pub mod clean_shutdown;
 pub mod id;

@@ -161,7 +161,9 @@ fn date(now: Timestamp) -> String {
     let seconds = u64::try_from(now.0 / 1000).unwrap_or(0).min(SECONDS_MAX);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let weekday = WEEKDAYS[usize::try_from(days % 7).expect("below seven")];
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let (mut year, mut day) = (1970, days);
     while day >= 365 + u64::from(is_leap(year)) {
         day -= 365 + u64::from(is_leap(year));

@@ -1,0 +1,466 @@
+//! Metadata records of KRaft: topics, partitions, configs. One stands in the value of each record
+//! of `__cluster_metadata-0`.
+//!
+//! ```text
+//! frame version uvarint (1) | record type uvarint | record version uvarint | flexible struct
+//! ```
+//!
+//! Only the types that this broker writes are known; another one is an error, never skipped.
+
+use crate::format::compact::{
+    self, CompactError, Reader, put_items, put_nullable_string, put_string, put_tagged,
+};
+use crate::format::names::{TopicName, TopicNameError};
+use crate::format::properties::DirectoryId;
+use crate::format::varint;
+use crate::units::{BrokerId, LeaderEpoch, PartitionId, ProducerId, TopicId};
+
+const FRAME_VERSION: u32 = 1;
+
+const TOPIC: u32 = 2;
+const PARTITION: u32 = 3;
+const CONFIG: u32 = 4;
+const REMOVE_TOPIC: u32 = 9;
+const FEATURE_LEVEL: u32 = 12;
+const PRODUCER_IDS: u32 = 15;
+const NO_OP: u32 = 20;
+
+/// Version of the partition record that is written: with directories and eligible replicas.
+const PARTITION_VERSION: u32 = 2;
+const DIRECTORIES_SINCE: u32 = 1;
+const RECOVERY_STATE_TAG: u32 = 0;
+const ELIGIBLE_TAG: u32 = 1;
+const LAST_KNOWN_TAG: u32 = 2;
+
+/// Why a record can't be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum KraftError {
+    /// The bytes aren't a flexible struct of the type.
+    #[error("metadata record: {0}")]
+    Compact(#[from] CompactError),
+    /// A frame version other than 1.
+    #[error("metadata record of frame version {0}, only 1 is supported")]
+    Frame(u32),
+    /// A type or version that this broker doesn't know.
+    #[error("metadata record of type {kind}, version {version} is not supported")]
+    Unknown {
+        /// KRaft's number of the type.
+        kind: u32,
+        /// The version.
+        version: u32,
+    },
+    /// A partition number below 0.
+    #[error("metadata record: partition {0} is negative")]
+    Partition(i32),
+    /// A topic whose name breaks the rules.
+    #[error("metadata record: {0}")]
+    Topic(#[from] TopicNameError),
+    /// A resource that has no configs.
+    #[error("metadata record: configs of resource type {0} are not supported")]
+    Resource(i8),
+}
+
+/// What a config belongs to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ConfigResource {
+    /// A topic, by name.
+    Topic(TopicName),
+    /// A broker by its number as text; empty for all brokers.
+    Broker(String),
+}
+
+/// One metadata record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MetadataRecord {
+    /// A topic exists.
+    Topic {
+        /// Its name.
+        name: TopicName,
+        /// Its id.
+        topic_id: TopicId,
+    },
+    /// A partition exists or is replaced as a whole.
+    Partition(PartitionRecord),
+    /// A config is set, or removed by a null value.
+    Config {
+        /// What it belongs to.
+        resource: ConfigResource,
+        /// Kafka's name of the config.
+        name: String,
+        /// The value as text.
+        value: Option<String>,
+    },
+    /// A topic is gone, with its partitions and configs.
+    RemoveTopic {
+        /// Its id.
+        topic_id: TopicId,
+    },
+    /// A feature's level, `metadata.version` above all.
+    FeatureLevel {
+        /// Name of the feature.
+        name: String,
+        /// Its level.
+        level: i16,
+    },
+    /// A block of producer ids was handed out.
+    ProducerIds {
+        /// To this broker.
+        broker: BrokerId,
+        /// In this epoch of it.
+        broker_epoch: i64,
+        /// The first id that wasn't.
+        next: ProducerId,
+    },
+    /// Says nothing.
+    NoOp,
+}
+
+/// A partition's state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionRecord {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its topic.
+    pub topic_id: TopicId,
+    /// Brokers that hold it.
+    pub replicas: Vec<BrokerId>,
+    /// Those of them in sync.
+    pub isr: Vec<BrokerId>,
+    /// Replicas being removed.
+    pub removing: Vec<BrokerId>,
+    /// Replicas being added.
+    pub adding: Vec<BrokerId>,
+    /// The leader, -1 for none.
+    pub leader: BrokerId,
+    /// 1 while a leader that was elected uncleanly recovers.
+    pub recovery_state: i8,
+    /// Rises with each election.
+    pub leader_epoch: LeaderEpoch,
+    /// Rises with each change of the record.
+    pub partition_epoch: i32,
+    /// For each replica the log directory that holds it.
+    pub directories: Vec<DirectoryId>,
+    /// Replicas that may lead without loss though they are not in sync.
+    pub eligible: Option<Vec<BrokerId>>,
+    /// Last known members of that set.
+    pub last_known_eligible: Option<Vec<BrokerId>>,
+}
+
+impl PartitionRecord {
+    /// The only state that a single broker's partition has.
+    pub fn single(
+        topic_id: TopicId,
+        partition: PartitionId,
+        broker: BrokerId,
+        directory: DirectoryId,
+    ) -> PartitionRecord {
+        PartitionRecord {
+            partition,
+            topic_id,
+            replicas: vec![broker],
+            isr: vec![broker],
+            removing: Vec::new(),
+            adding: Vec::new(),
+            leader: broker,
+            recovery_state: 0,
+            leader_epoch: LeaderEpoch(0),
+            partition_epoch: 0,
+            directories: vec![directory],
+            eligible: None,
+            last_known_eligible: None,
+        }
+    }
+}
+
+impl MetadataRecord {
+    /// The record's value as it stands in the log.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let (kind, version) = self.kind();
+        for number in [FRAME_VERSION, kind, version] {
+            varint::put_u32(&mut out, number);
+        }
+        self.put_fields(&mut out);
+        out
+    }
+
+    fn kind(&self) -> (u32, u32) {
+        match self {
+            MetadataRecord::Topic { .. } => (TOPIC, 0),
+            MetadataRecord::Partition(_) => (PARTITION, PARTITION_VERSION),
+            MetadataRecord::Config { .. } => (CONFIG, 0),
+            MetadataRecord::RemoveTopic { .. } => (REMOVE_TOPIC, 0),
+            MetadataRecord::FeatureLevel { .. } => (FEATURE_LEVEL, 0),
+            MetadataRecord::ProducerIds { .. } => (PRODUCER_IDS, 0),
+            MetadataRecord::NoOp => (NO_OP, 0),
+        }
+    }
+
+    fn put_fields(&self, out: &mut Vec<u8>) {
+        let mut tagged = Vec::new();
+        match self {
+            MetadataRecord::Topic { name, topic_id } => {
+                put_string(out, name.as_str());
+                out.extend(topic_id.0);
+            }
+            MetadataRecord::Partition(partition) => tagged = put_partition(out, partition),
+            MetadataRecord::Config { resource, name, value } => {
+                let (kind, resource_name) = match resource {
+                    ConfigResource::Topic(topic) => (RESOURCE_TOPIC, topic.as_str()),
+                    ConfigResource::Broker(broker) => (RESOURCE_BROKER, broker.as_str()),
+                };
+                out.extend(kind.to_be_bytes());
+                put_string(out, resource_name);
+                put_string(out, name);
+                put_nullable_string(out, value.as_deref());
+            }
+            MetadataRecord::RemoveTopic { topic_id } => out.extend(topic_id.0),
+            MetadataRecord::FeatureLevel { name, level } => {
+                put_string(out, name);
+                out.extend(level.to_be_bytes());
+            }
+            MetadataRecord::ProducerIds { broker, broker_epoch, next } => {
+                out.extend(broker.0.to_be_bytes());
+                out.extend(broker_epoch.to_be_bytes());
+                out.extend(next.0.to_be_bytes());
+            }
+            MetadataRecord::NoOp => {}
+        }
+        put_tagged(out, &tagged);
+    }
+
+    /// Reads a record's value.
+    ///
+    /// # Errors
+    /// [`KraftError`].
+    pub fn decode(value: &[u8]) -> Result<MetadataRecord, KraftError> {
+        let mut reader = Reader::new(value);
+        let frame = reader.uvarint()?;
+        if frame != FRAME_VERSION {
+            return Err(KraftError::Frame(frame));
+        }
+        let (kind, version) = (reader.uvarint()?, reader.uvarint()?);
+        let record = match (kind, version) {
+            (PARTITION, 0..=PARTITION_VERSION) => decode_partition(&mut reader, version)?,
+            (_, 0) => {
+                let record = decode_fields(&mut reader, kind)?;
+                reader.tagged(|_, _| Ok(()))?;
+                record
+            }
+            _ => return Err(KraftError::Unknown { kind, version }),
+        };
+        reader.end()?;
+        Ok(record)
+    }
+}
+
+const RESOURCE_TOPIC: i8 = 2;
+const RESOURCE_BROKER: i8 = 4;
+
+fn decode_fields(reader: &mut Reader<'_>, kind: u32) -> Result<MetadataRecord, KraftError> {
+    Ok(match kind {
+        TOPIC => MetadataRecord::Topic {
+            name: TopicName::new(reader.string()?)?,
+            topic_id: TopicId(reader.array()?),
+        },
+        CONFIG => MetadataRecord::Config {
+            resource: match (reader.i8()?, reader.string()?) {
+                (RESOURCE_TOPIC, name) => ConfigResource::Topic(TopicName::new(name)?),
+                (RESOURCE_BROKER, name) => ConfigResource::Broker(name.to_owned()),
+                (other, _) => return Err(KraftError::Resource(other)),
+            },
+            name: reader.string()?.to_owned(),
+            value: reader.nullable_string()?.map(str::to_owned),
+        },
+        REMOVE_TOPIC => MetadataRecord::RemoveTopic { topic_id: TopicId(reader.array()?) },
+        FEATURE_LEVEL => {
+            MetadataRecord::FeatureLevel { name: reader.string()?.to_owned(), level: reader.i16()? }
+        }
+        PRODUCER_IDS => MetadataRecord::ProducerIds {
+            broker: BrokerId(reader.i32()?),
+            broker_epoch: reader.i64()?,
+            next: ProducerId(reader.i64()?),
+        },
+        NO_OP => MetadataRecord::NoOp,
+        _ => return Err(KraftError::Unknown { kind, version: 0 }),
+    })
+}
+
+fn decode_partition(reader: &mut Reader<'_>, version: u32) -> Result<MetadataRecord, KraftError> {
+    let partition = reader.i32()?;
+    let partition = u32::try_from(partition).map_err(|_| KraftError::Partition(partition))?;
+    let mut record = PartitionRecord {
+        partition: PartitionId(partition),
+        topic_id: TopicId(reader.array()?),
+        replicas: brokers(reader)?,
+        isr: brokers(reader)?,
+        removing: brokers(reader)?,
+        adding: brokers(reader)?,
+        leader: BrokerId(reader.i32()?),
+        recovery_state: 0,
+        leader_epoch: LeaderEpoch(reader.i32()?),
+        partition_epoch: reader.i32()?,
+        directories: Vec::new(),
+        eligible: None,
+        last_known_eligible: None,
+    };
+    if version >= DIRECTORIES_SINCE {
+        record.directories = reader.items(16, |reader| reader.array().map(DirectoryId))?;
+    }
+    reader.tagged(|tag, mut field| {
+        match tag {
+            RECOVERY_STATE_TAG => record.recovery_state = field.i8()?,
+            ELIGIBLE_TAG => record.eligible = nullable_brokers(&mut field)?,
+            LAST_KNOWN_TAG => record.last_known_eligible = nullable_brokers(&mut field)?,
+            _ => return Ok(()),
+        }
+        field.end()
+    })?;
+    Ok(MetadataRecord::Partition(record))
+}
+
+fn nullable_brokers(reader: &mut Reader<'_>) -> Result<Option<Vec<BrokerId>>, CompactError> {
+    reader.nullable_items(size_of::<i32>(), |reader| reader.i32().map(BrokerId))
+}
+
+fn brokers(reader: &mut Reader<'_>) -> Result<Vec<BrokerId>, CompactError> {
+    nullable_brokers(reader)?.ok_or(CompactError::Null)
+}
+
+/// Appends the fields; gives the tagged ones, which are left out at their defaults.
+fn put_partition(out: &mut Vec<u8>, record: &PartitionRecord) -> Vec<(u32, Vec<u8>)> {
+    out.extend(i32::try_from(record.partition.0).expect("below 2^31").to_be_bytes());
+    out.extend(record.topic_id.0);
+    for brokers in [&record.replicas, &record.isr, &record.removing, &record.adding] {
+        put_brokers(out, brokers);
+    }
+    for number in [record.leader.0, record.leader_epoch.0, record.partition_epoch] {
+        out.extend(number.to_be_bytes());
+    }
+    put_items(out, &record.directories, |out, directory| out.extend(directory.0));
+    let mut tagged = Vec::new();
+    if record.recovery_state != 0 {
+        tagged.push((RECOVERY_STATE_TAG, record.recovery_state.to_be_bytes().to_vec()));
+    }
+    let sets = [(ELIGIBLE_TAG, &record.eligible), (LAST_KNOWN_TAG, &record.last_known_eligible)];
+    for (tag, brokers) in sets {
+        if let Some(brokers) = brokers {
+            let mut field = Vec::new();
+            put_brokers(&mut field, brokers);
+            tagged.push((tag, field));
+        }
+    }
+    tagged
+}
+
+fn put_brokers(out: &mut Vec<u8>, brokers: &[BrokerId]) {
+    compact::put_items(out, brokers, |out, broker| out.extend(broker.0.to_be_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_kafkas() {
+        assert_eq!(MetadataRecord::NoOp.encode(), [1, 20, 0, 0]);
+        let feature = MetadataRecord::FeatureLevel { name: "group.version".into(), level: 1 };
+        assert_eq!(feature.encode(), b"\x01\x0c\x00\x0egroup.version\x00\x01\x00");
+        let config = MetadataRecord::Config {
+            resource: ConfigResource::Broker(String::new()),
+            name: "min.insync.replicas".into(),
+            value: Some("1".into()),
+        };
+        assert_eq!(config.encode(), b"\x01\x04\x00\x04\x01\x14min.insync.replicas\x021\x00");
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error() {
+        let unknown = |kind, version| Err(KraftError::Unknown { kind, version });
+        assert_eq!(MetadataRecord::decode(&[1, 23, 0, 0]), unknown(23, 0));
+        assert_eq!(MetadataRecord::decode(&[1, 20, 1, 0]), unknown(20, 1));
+        assert_eq!(MetadataRecord::decode(&[1, 3, 3, 0]), unknown(3, 3));
+        assert_eq!(MetadataRecord::decode(&[2, 20, 0, 0]), Err(KraftError::Frame(2)));
+        let surplus = Err(KraftError::Compact(CompactError::Surplus(1)));
+        assert_eq!(MetadataRecord::decode(&[1, 20, 0, 0, 0]), surplus);
+        assert_eq!(MetadataRecord::decode(&[1, 4, 0, 9, 1, 1, 0, 0]), {
+            Err(KraftError::Resource(9))
+        });
+    }
+
+    fn brokers() -> impl Strategy<Value = Vec<BrokerId>> {
+        prop::collection::vec(any::<i32>().prop_map(BrokerId), 0..5)
+    }
+
+    fn partition() -> impl Strategy<Value = MetadataRecord> {
+        let sets = (brokers(), brokers(), brokers(), brokers());
+        let tagged = (any::<i8>(), prop::option::of(brokers()), prop::option::of(brokers()));
+        let directories = prop::collection::vec(any::<[u8; 16]>().prop_map(DirectoryId), 0..3);
+        let numbers = (0..=i32::MAX.unsigned_abs(), any::<i32>(), any::<i32>(), any::<i32>());
+        (numbers, any::<[u8; 16]>(), sets, directories, tagged).prop_map(
+            |(numbers, topic_id, sets, directories, tagged)| {
+                MetadataRecord::Partition(PartitionRecord {
+                    partition: PartitionId(numbers.0),
+                    topic_id: TopicId(topic_id),
+                    replicas: sets.0,
+                    isr: sets.1,
+                    removing: sets.2,
+                    adding: sets.3,
+                    leader: BrokerId(numbers.1),
+                    recovery_state: tagged.0,
+                    leader_epoch: LeaderEpoch(numbers.2),
+                    partition_epoch: numbers.3,
+                    directories,
+                    eligible: tagged.1,
+                    last_known_eligible: tagged.2,
+                })
+            },
+        )
+    }
+
+    fn record() -> impl Strategy<Value = MetadataRecord> {
+        let topic = || "[a-z_-]{1,30}".prop_map(|name| TopicName::new(&name).expect("valid"));
+        let id = || any::<[u8; 16]>().prop_map(TopicId);
+        let resource = prop_oneof![
+            topic().prop_map(ConfigResource::Topic),
+            "[0-9]{0,3}".prop_map(ConfigResource::Broker),
+        ];
+        prop_oneof![
+            (topic(), id()).prop_map(|(name, topic_id)| MetadataRecord::Topic { name, topic_id }),
+            partition(),
+            (resource, ".{0,20}", prop::option::of(".{0,200}")).prop_map(
+                |(resource, name, value)| MetadataRecord::Config { resource, name, value }
+            ),
+            id().prop_map(|topic_id| MetadataRecord::RemoveTopic { topic_id }),
+            (".{0,20}", any::<i16>())
+                .prop_map(|(name, level)| MetadataRecord::FeatureLevel { name, level }),
+            (any::<i32>(), any::<i64>(), any::<i64>()).prop_map(|(broker, broker_epoch, next)| {
+                let (broker, next) = (BrokerId(broker), ProducerId(next));
+                MetadataRecord::ProducerIds { broker, broker_epoch, next }
+            }),
+            Just(MetadataRecord::NoOp),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn records_survive(record in record(), cut in any::<prop::sample::Index>()) {
+            let bytes = record.encode();
+            prop_assert_eq!(MetadataRecord::decode(&bytes), Ok(record));
+            prop_assert!(MetadataRecord::decode(&bytes[..cut.index(bytes.len())]).is_err());
+        }
+
+        #[test]
+        fn garbage_is_no_panic(
+            kind in 0_u8..30,
+            version in 0_u8..3,
+            body in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
+            let value = [&[1, kind, version][..], &body].concat();
+            let _ = MetadataRecord::decode(&value);
+            let _ = MetadataRecord::decode(&body);
+        }
+    }
+}

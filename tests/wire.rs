@@ -6,6 +6,8 @@
 
 #[path = "wire/allocations.rs"]
 mod allocations;
+#[path = "wire/client.rs"]
+mod client;
 #[path = "wire/control.rs"]
 mod control;
 #[path = "wire/fetch.rs"]

@@ -1,1 +1,28 @@
-//! The client layer.
+//! A small Kafka client on tokio: what the command line, the harness and the tests need, no more.
+//!
+//! It speaks to any Kafka broker from 2.4 on. [`Connection`] is the core: requests go out without
+//! waiting for answers, which come back matched by correlation id, so that a load generator can
+//! keep to its own schedule. [`Client`] adds what a user expects: it finds leaders and tries again
+//! when they change.
+
+mod error;
+
+mod connection;
+
+mod produce;
+
+mod fetch;
+
+mod cluster;
+
+mod cluster_admin;
+
+mod cluster_records;
+
+pub use cluster::{Broker, Client, ClientOptions, Cluster, Partition, Topic};
+pub use cluster_admin::{ConfigEntry, FoundOffset, NewTopic, ProducerIdentity, timestamp};
+pub use cluster_records::Target;
+pub use connection::{Answering, Connection, ConnectionOptions, Encoded};
+pub use error::ClientError;
+pub use fetch::{FetchFrom, FetchLimits, Fetched, decode_fetched, encode_fetch};
+pub use produce::{Acks, Produced, decode_produced, encode_produce};

@@ -294,6 +294,10 @@ impl Ask for DeleteTopicsRequest {
     type Answer = DeleteTopicsResponse;
 }
 
+impl Ask for InitProducerIdRequest {
+    type Answer = InitProducerIdResponse;
+}
+
 impl Ask for DescribeConfigsRequest {
     type Answer = DescribeConfigsResponse;
 }

@@ -157,13 +157,13 @@ fn request_fields(api_key: i16) -> Option<&'static [Field]> {
 
 fn answer_fields(api_key: i16) -> Option<&'static [Field]> {
     Some(match api_key {
-        api::PRODUCE => PRODUCE_ANSWER,
         api::LIST_OFFSETS => LIST_OFFSETS_ANSWER,
         api::METADATA => METADATA_ANSWER,
         api::API_VERSIONS => API_VERSIONS_ANSWER,
         api::CREATE_TOPICS => CREATE_TOPICS_ANSWER,
         api::DELETE_TOPICS => DELETE_TOPICS_ANSWER,
         api::DESCRIBE_CONFIGS => DESCRIBE_CONFIGS_ANSWER,
+        api::INIT_PRODUCER_ID => INIT_PRODUCER_ID_ANSWER,
         _ => return None,
     })
 }
@@ -263,27 +263,6 @@ const DESCRIBE_CLUSTER_REQUEST: &[Field] = &[
     field("include fenced brokers", BOOL, 2),
 ];
 
-const PRODUCE_ANSWER: &[Field] = &[
-    field("topics", Kind::Array(&Kind::Struct(PRODUCE_ANSWER_TOPIC)), 0),
-    field("throttle time", INT32, 1),
-];
-const PRODUCE_ANSWER_TOPIC: &[Field] = &[
-    dropped(field("topic name", Kind::Text, 0), 12),
-    field("topic id", UUID, 13),
-    field("partitions", Kind::Array(&Kind::Struct(PRODUCE_ANSWER_PARTITION)), 0),
-];
-const PRODUCE_ANSWER_PARTITION: &[Field] = &[
-    field("partition index", INT32, 0),
-    field("error code", INT16, 0),
-    field("base offset", INT64, 0),
-    field("log append time", INT64, 2),
-    field("log start offset", INT64, 5),
-    field("record errors", Kind::Array(&Kind::Struct(PRODUCE_ANSWER_RECORD)), 8),
-    field("error message", Kind::Text, 8),
-];
-const PRODUCE_ANSWER_RECORD: &[Field] =
-    &[field("batch index", INT32, 8), field("record error message", Kind::Text, 8)];
-
 const LIST_OFFSETS_ANSWER: &[Field] = &[
     field("throttle time", INT32, 2),
     field("topics", Kind::Array(&Kind::Struct(LIST_OFFSETS_ANSWER_TOPIC)), 0),
@@ -371,6 +350,13 @@ const DELETE_TOPICS_ANSWER_TOPIC: &[Field] = &[
     field("topic id", UUID, 6),
     field("error code", INT16, 0),
     field("error message", Kind::Text, 5),
+];
+
+const INIT_PRODUCER_ID_ANSWER: &[Field] = &[
+    field("throttle time", INT32, 0),
+    field("error code", INT16, 0),
+    field("producer id", INT64, 0),
+    field("producer epoch", INT16, 0),
 ];
 
 const DESCRIBE_CONFIGS_ANSWER: &[Field] = &[

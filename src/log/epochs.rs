@@ -3,16 +3,8 @@
 //!
 //! A follower or a consumer that saw another leader finds with it where the two logs part.
 
+use crate::format::checkpoint::{self, CheckpointError, EpochStart};
 use crate::units::{LeaderEpoch, Offset};
-
-/// One line of the file: the first offset of an epoch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EpochStart {
-    /// The epoch, never negative.
-    pub epoch: LeaderEpoch,
-    /// First offset that may have been written in it.
-    pub start: Offset,
-}
 
 /// The epochs of one partition; both numbers strictly increase from entry to entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -21,14 +13,22 @@ pub struct LeaderEpochs {
 }
 
 impl LeaderEpochs {
-    /// Takes entries as a file has them. Those that contradict a later one are dropped, as if they
+    /// Reads a `leader-epoch-checkpoint`. Entries that contradict a later one are dropped, as if they
     /// had been assigned one after the other.
-    pub fn from_entries(entries: impl IntoIterator<Item = EpochStart>) -> LeaderEpochs {
+    ///
+    /// # Errors
+    /// The first line that is wrong.
+    pub fn from_text(text: &[u8]) -> Result<LeaderEpochs, CheckpointError> {
         let mut epochs = LeaderEpochs::default();
-        for entry in entries {
+        for entry in checkpoint::parse_epochs(text)? {
             epochs.assign(entry.epoch, entry.start);
         }
-        epochs
+        Ok(epochs)
+    }
+
+    /// The file's content.
+    pub fn to_text(&self) -> String {
+        checkpoint::print_epochs(&self.entries)
     }
 
     /// All entries, oldest first.
@@ -183,6 +183,17 @@ mod tests {
         check(-1, -1, None);
         let nothing = LeaderEpochs::default().end_offset_for(LeaderEpoch(0), Offset(20));
         assert_eq!(nothing, (LeaderEpoch::NONE, None));
+    }
+
+    #[test]
+    fn the_file_holds_the_entries() {
+        let it = epochs(&[(0, 0), (2, 9)]);
+        assert_eq!(it.to_text(), "0\n2\n0 0\n2 9\n");
+        assert_eq!(LeaderEpochs::from_text(it.to_text().as_bytes()), Ok(it));
+        assert_eq!(LeaderEpochs::from_text(b""), Ok(LeaderEpochs::default()));
+        let crossed = LeaderEpochs::from_text(b"0\n3\n0 0\n4 9\n2 5\n").expect("readable");
+        assert_eq!(crossed, epochs(&[(0, 0), (2, 5)]));
+        LeaderEpochs::from_text(b"0\n1\n0 x\n").expect_err("no number");
     }
 
     #[test]

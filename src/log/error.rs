@@ -75,6 +75,18 @@ pub enum AppendError {
         /// `max.message.bytes`.
         limit: ByteCount,
     },
+    /// MESSAGE_TOO_LARGE (10) as well: a Java producer then splits the batch and sends its halves,
+    /// which is right if it is no bomb. Kafka decompresses without a limit.
+    #[error(
+        "the batch of {size} bytes has records of more than {limit} bytes when decompressed, the \
+         limit; send smaller batches (batch.size)"
+    )]
+    DecompressedTooLarge {
+        /// Whole batch as it came.
+        size: ByteCount,
+        /// `decompressed_bytes_max` of [`LogConfig`](super::config::LogConfig).
+        limit: ByteCount,
+    },
     /// RECORD_LIST_TOO_LARGE (18).
     #[error(
         "the batch has {size} bytes, a segment of the topic holds {limit} (segment.bytes); send \
@@ -167,6 +179,7 @@ impl AppendError {
             }
             AppendError::CorruptMessage(_)
             | AppendError::MessageTooLarge { .. }
+            | AppendError::DecompressedTooLarge { .. }
             | AppendError::RecordListTooLarge { .. }
             | AppendError::TooManyProducers { .. }
             | AppendError::OutOfOrderSequence { .. }

@@ -11,7 +11,6 @@ use super::retention::{self, FutureTimestamp, RetentionView, SegmentInfo};
 use super::segment::{Extras, SealedSegment, SegmentFiles};
 use crate::disk::plan::{Parts, Steps};
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
-use crate::format::checkpoint;
 use crate::format::names::{FileKind, SegmentFile, Suffix};
 use crate::units::{Offset, Position, Timestamp};
 
@@ -242,10 +241,7 @@ impl PartitionLog {
 
     /// The steps that replace `leader-epoch-checkpoint` in one go.
     pub(super) fn epochs_steps(&mut self) -> Steps {
-        let entries = self.epochs.entries().iter();
-        let entries: Vec<_> =
-            entries.map(|it| checkpoint::EpochStart { epoch: it.epoch, start: it.start }).collect();
-        let text = checkpoint::print_epochs(&entries);
+        let text = self.epochs.to_text();
         self.replace_steps(EPOCHS_NAME, text.into_bytes())
     }
 

@@ -138,7 +138,7 @@ impl PartitionLog {
     }
 
     /// Every file that the log has open.
-    fn open_files(&self) -> impl Iterator<Item = FileId> + use<> {
+    pub(super) fn open_files(&self) -> impl Iterator<Item = FileId> + use<> {
         let (mut files, _) = self.active.files_by_presence();
         for segment in &self.sealed {
             files.extend(segment.log);

@@ -36,6 +36,8 @@ pub mod housekeeping;
 
 mod lifecycle;
 
+pub mod recovery;
+
 pub use append::Appended;
 pub use complete::Completed;
 pub use config::{CleanupPolicy, Durability, LogConfig, TimestampType};
@@ -44,5 +46,6 @@ pub use error::AppendError;
 pub use housekeeping::{AdvanceError, Retained};
 pub use locate::{Located, ReadError, Slice};
 pub use partition::{Cause, FileName, LogSpec, LogState, PartitionLog};
+pub use recovery::{OpenError, Opening, RecoveryReport};
 pub use retention::SegmentInfo;
 pub use search::{Scan, TimestampSearch};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use uringlog::disk::plain::PlainDisk;
 use uringlog::disk::{Disk, Plan};
 use uringlog::format::batch::RecordBatch;
-use uringlog::log::{LogSpec, LogState, PartitionLog, TimestampType};
+use uringlog::log::{LogSpec, LogState, Opening, PartitionLog, TimestampType};
 use uringlog::units::{LeaderEpoch, Offset, Timestamp, TopicId};
 
 use super::case::Topic;
@@ -67,6 +67,23 @@ impl Replay {
 
     pub fn reconfigure(&mut self, topic: &Topic) {
         self.log.reconfigure(topic.config.clone());
+    }
+
+    /// Opens the closed log again, as the leader with `epoch`.
+    pub fn reopen(&mut self, epoch: i32, now: Timestamp) {
+        let how = Opening {
+            clean: true,
+            recovery_point: Some(self.log.cursors().recovery_point),
+            log_start: None,
+            leader_epoch_bump: false,
+        };
+        let spec = LogSpec { leader_epoch: LeaderEpoch(epoch), ..self.spec.clone() };
+        let opened = PartitionLog::open(&mut self.disk, spec, how, now);
+        let (log, report) = opened.expect("it was closed cleanly");
+        assert!(report.is_uneventful(), "{report:?}");
+        self.log = log;
+        self.log.become_leader(LeaderEpoch(epoch), now);
+        self.settle(now);
     }
 
     pub fn retain(&mut self, now: Timestamp) {

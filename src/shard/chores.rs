@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::log::LogState;
 use crate::shard::engine::{Core, now};
 use crate::shard::partition::PartitionCell;
-use crate::units::{Offset, Timestamp};
+use crate::units::{Offset, Timestamp, u64_of};
 
 /// How often the shard looks. Delays of deletion and flushing are exact to this.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -46,7 +46,7 @@ impl Core {
     pub fn retain(&self, now: Timestamp) {
         for cell in self.cells() {
             let retained = cell.log.borrow_mut().retain(now);
-            self.stats.segments_deleted.add(retained.segments);
+            self.stats.segments_deleted.add(u64_of(retained.segments));
             if cell.log.borrow().has_staged() {
                 // A log whose segments all went has rolled to an empty one first.
                 self.mark_dirty(&cell);

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use tokio_uring::buf::BoundedBuf;
@@ -153,6 +153,19 @@ impl Socket {
         }
     }
 
+    /// Takes what has arrived already, without waiting: `None` when that is nothing.
+    ///
+    /// # Errors
+    /// As recv(2).
+    pub fn receive_now(&self, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
+        let spare = rustix::buffer::spare_capacity(buffer);
+        match rustix::net::recv(&self.descriptor, spare, RecvFlags::DONTWAIT) {
+            Ok((received, _)) => Ok(Some(received)),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Sends all of `bytes`.
     ///
     /// # Errors
@@ -209,10 +222,20 @@ impl Socket {
 
 /// Waits by epoll for the rare cases that no ring waits for.
 async fn wait(descriptor: &OwnedFd, interest: Interest) -> io::Result<()> {
-    let watched = AsyncFd::with_interest(descriptor.try_clone()?, interest)?;
+    let watched = watch(descriptor.try_clone()?)?;
     let mut guard = watched.ready(interest).await?;
     guard.clear_ready_matching(Ready::ALL);
     Ok(())
+}
+
+/// Has the runtime's epoll watch a descriptor.
+///
+/// # Errors
+/// As `epoll_ctl(2)`.
+#[expect(deprecated, reason = "the new name is unsafe for the sake of types that lend a closed \
+                               descriptor; an OwnedFd never does")]
+pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(descriptor)
 }
 
 fn duplicate(stream: &Stream) -> io::Result<OwnedFd> {

@@ -13,7 +13,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
@@ -46,6 +45,8 @@ pub struct EngineOptions {
     pub sealed_index_bytes_max: ByteCount,
     /// Sealed segments whose files may be open at a time.
     pub sealed_files_max: usize,
+    /// Files that plain files may keep open; the ring's table has its size in `ring`.
+    pub files_max: usize,
     /// Faults for tests; `None` in production.
     pub faults: Option<FaultHook>,
 }
@@ -61,6 +62,7 @@ impl EngineOptions {
             retention_check_ms: 300_000,
             sealed_index_bytes_max: ByteCount(32 << 20),
             sealed_files_max: 4096,
+            files_max: 1 << 20,
             faults: None,
         }
     }
@@ -156,8 +158,7 @@ impl Engine {
         });
         edge::spawn(flusher(core.clone()));
         if let Some(descriptor) = completions {
-            let watched = AsyncFd::with_interest(descriptor, Interest::READABLE)
-                .map_err(EngineError::Runtime)?;
+            let watched = edge::watch(descriptor).map_err(EngineError::Runtime)?;
             edge::spawn(reaper(core.clone(), watched));
         }
         edge::spawn(crate::shard::chores::run(core.clone()));
@@ -254,7 +255,7 @@ fn storage(options: &EngineOptions) -> Result<Storage, EngineError> {
             ring.faults.clone_from(&options.faults);
             Storage::Ring(Box::new(RingDisk::new(ring)?))
         }
-        EngineKind::PlainFile => Storage::Plain(Box::new(PlainDisk::new(options.faults.clone()))),
+        EngineKind::PlainFile => Storage::Plain(Box::new(PlainDisk::new(options.files_max, options.faults.clone()))),
     })
 }
 

@@ -15,6 +15,11 @@ use crate::units::{ByteCount, u64_of};
 /// What the first read of a frame asks for: its length, its header and small requests whole.
 pub const FIRST_READ_BYTES: usize = 512;
 
+/// How often in a row bytes are taken without waiting before other connections get their turn. The
+/// ring's receives complete once a turn; taking frames by them alone gives a plan one batch,
+/// whatever a client has under way, and group commit dies (28 us of CPU a batch instead of 12).
+const RECEIVES_NOW_MAX: u32 = 64;
+
 const LENGTH_BYTES: usize = size_of::<i32>();
 
 /// Why no further frame can be had from a connection.
@@ -48,12 +53,15 @@ pub struct FrameReader {
     /// Bytes of the next frames that came with an earlier read.
     head: Vec<u8>,
     limit: ByteCount,
+    /// How many more receives don't wait.
+    receives_now: u32,
 }
 
 impl FrameReader {
     /// A reader with nothing received yet; frames over `limit` bytes are refused.
     pub fn new(socket: Socket, limit: ByteCount) -> FrameReader {
-        FrameReader { socket, head: Vec::with_capacity(FIRST_READ_BYTES), limit }
+        let head = Vec::with_capacity(FIRST_READ_BYTES);
+        FrameReader { socket, head, limit, receives_now: 0 }
     }
 
     /// The next frame without its length, and what it holds of the budget; `None` when the peer
@@ -76,7 +84,7 @@ impl FrameReader {
         charge.add(present);
         while frame.len() < length {
             charge.admit().await;
-            let (received, buffer) = self.socket.receive(frame).await;
+            let (received, buffer) = self.receive(frame).await;
             frame = buffer;
             let received = received?;
             if received == 0 {
@@ -91,7 +99,8 @@ impl FrameReader {
 
     async fn length(&mut self, progress: &impl Fn(bool)) -> Result<Option<usize>, FrameError> {
         while self.head.len() < LENGTH_BYTES {
-            let (received, buffer) = self.socket.receive(std::mem::take(&mut self.head)).await;
+            let head = std::mem::take(&mut self.head);
+            let (received, buffer) = self.receive(head).await;
             self.head = buffer;
             if received? == 0 {
                 if self.head.is_empty() {
@@ -107,5 +116,21 @@ impl FrameReader {
             Ok(bytes) if u64_of(bytes) <= self.limit.0 => Ok(Some(bytes)),
             _ => Err(FrameError::Length { length, limit: self.limit.0 }),
         }
+    }
+
+    /// Receives into the spare capacity: without waiting as long as there is something and it is
+    /// this connection's turn, by the runtime otherwise.
+    async fn receive(&mut self, mut buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        if self.receives_now != 0 {
+            self.receives_now -= 1;
+            match self.socket.receive_now(&mut buffer) {
+                Ok(Some(received)) => return (Ok(received), buffer),
+                Ok(None) => {}
+                Err(error) => return (Err(error), buffer),
+            }
+        }
+        let received = self.socket.receive(buffer).await;
+        self.receives_now = RECEIVES_NOW_MAX;
+        received
     }
 }

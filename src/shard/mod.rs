@@ -28,5 +28,5 @@ pub use mailbox::{Inbox, MAILBOX_MESSAGES_MAX, Mailbox, ShardStopped};
 pub use partition::{Partition, ReadSlice};
 pub use reader::{FoundRecord, ReadError};
 pub use server::{NetworkOptions, Service, ThreadOptions, serve, start_thread};
-pub use stats::ShardStats;
+pub use stats::{ShardStats, Stats};
 pub use storage::EngineKind;

@@ -254,7 +254,7 @@ impl Partition {
 
     /// The leader epoch that `offset` was written in.
     pub fn epoch_of(&self, offset: Offset) -> LeaderEpoch {
-        self.cell.log.borrow().epoch_of(offset)
+        self.cell.log.borrow().epoch_of(offset).unwrap_or(LeaderEpoch::NONE)
     }
 
     /// Whether the log start has to be kept in the checkpoint file.

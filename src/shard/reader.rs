@@ -8,8 +8,10 @@ use bytes::{Bytes, BytesMut};
 
 use crate::disk::{DiskError, FileId, Lane, Plan, PlanTag, Step};
 use crate::format::batch::{self, BatchHeader, RecordBatch};
-use crate::format::scan::{self, Scan};
-use crate::log::{Located, Slice, TimestampSearch};
+use crate::format::codec;
+use crate::format::record::RecordsIter;
+use crate::format::scan::{self, Scan, Window};
+use crate::log::{Located, Slice, TimestampScan, TimestampSearch};
 use crate::shard::engine::{Core, now};
 use crate::shard::partition::{Partition, ReadSlice};
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, u64_of, usize_of};
@@ -86,11 +88,9 @@ impl Partition {
         target: Timestamp,
     ) -> Result<Option<FoundRecord>, ReadError> {
         loop {
-            let search = self.cell.log.borrow_mut().timestamp_search(target);
-            match search {
-                TimestampSearch::Nothing => return Ok(None),
-                TimestampSearch::Load(plan) => self.load(plan).await?,
-                TimestampSearch::Scan(slice) => return self.first_at(&slice, target, false).await,
+            let search = self.cell.log.borrow_mut().timestamp_search(target)?;
+            if let Some(range) = self.searched(search).await? {
+                return self.first_at(range, false).await;
             }
         }
     }
@@ -101,15 +101,26 @@ impl Partition {
     /// [`ReadError::Disk`], [`ReadError::Corrupt`].
     pub async fn offset_of_max_timestamp(&self) -> Result<Option<FoundRecord>, ReadError> {
         loop {
-            let search = self.cell.log.borrow_mut().max_timestamp_search();
-            match search {
-                (TimestampSearch::Nothing, _) => return Ok(None),
-                (TimestampSearch::Load(plan), _) => self.load(plan).await?,
-                (TimestampSearch::Scan(slice), largest) => {
-                    return self.first_at(&slice, largest, true).await;
-                }
+            let search = self.cell.log.borrow_mut().max_timestamp_search()?;
+            if let Some(range) = self.searched(search).await? {
+                return self.first_at(range, true).await;
             }
         }
+    }
+
+    /// The range that a search names, empty when there is none; `None` when what it needs has just
+    /// been loaded and it has to be asked again.
+    async fn searched(
+        &self,
+        search: TimestampSearch,
+    ) -> Result<Option<Option<TimestampScan>>, ReadError> {
+        match search {
+            TimestampSearch::Nothing => return Ok(Some(None)),
+            TimestampSearch::Scan(range) => return Ok(Some(Some(range))),
+            TimestampSearch::Load(plan) => self.load(plan).await?,
+            TimestampSearch::Loading => self.cell.loaded.notified().await,
+        }
+        Ok(None)
     }
 
     /// The segment and the start of the batch that holds `offset`, or of the next one behind a gap.
@@ -212,26 +223,31 @@ impl Partition {
         Ok(end - start)
     }
 
-    /// Walks batches to the first record at `target` or later (or exactly, with `only_equal`).
+    /// Walks the batches of a range to its record.
     async fn first_at(
         &self,
-        slice: &Slice,
-        target: Timestamp,
+        range: Option<TimestampScan>,
         only_equal: bool,
     ) -> Result<Option<FoundRecord>, ReadError> {
-        let log_start = self.cursors().log_start;
-        let mut walk = HeaderWalk::new(&self.core, slice.file, slice.at, slice.end);
+        let Some(range) = range else { return Ok(None) };
+        let mut walk = HeaderWalk::new(&self.core, range.file, range.from, range.to);
         while let Some((header, at)) = walk.next().await? {
             let last = header.last_offset().ok_or(ReadError::Corrupt { at })?;
-            if header.max_timestamp < target || last < log_start {
+            if header.max_timestamp < range.timestamp || last < range.offset_min {
                 continue;
             }
-            let bytes = self.core.bytes_of(slice.file, at, header.size).await?;
+            if only_equal && header.max_timestamp != range.timestamp {
+                continue;
+            }
+            let bytes = self.core.bytes_of(range.file, at, header.size).await?;
             let limit = self.cell.log.borrow().config().decompressed_bytes_max;
-            let found = scan::first_record(&bytes, (target, only_equal), log_start, limit)
-                .map_err(|_| ReadError::Corrupt { at })?;
-            if let Some((timestamp, offset)) = found {
-                return Ok(Some((timestamp, offset, header.leader_epoch)));
+            if let Some(found) = first_record(&header, &bytes, &range, (limit, at))? {
+                return Ok(Some(found));
+            }
+            if only_equal {
+                // The first batch with the largest timestamp decides, even when none of its
+                // records has it (a client's header that lied), as in Kafka.
+                return Ok(None);
             }
         }
         Ok(None)
@@ -320,6 +336,29 @@ impl Core {
     }
 }
 
+/// The first record of a batch that a search by timestamp answers with.
+fn first_record(
+    header: &BatchHeader,
+    bytes: &[u8],
+    range: &TimestampScan,
+    (limit, at): (ByteCount, Position),
+) -> Result<Option<FoundRecord>, ReadError> {
+    let corrupt = ReadError::Corrupt { at };
+    let kind = header.codec().map_err(|_| corrupt)?;
+    let packed = &bytes[batch::HEADER_BYTES..];
+    let payload = codec::decompress(kind, packed, limit).map_err(|_| corrupt)?;
+    let base = header.base().ok_or(corrupt)?;
+    for record in RecordsIter::new(header, &payload) {
+        let record = record.map_err(|_| corrupt)?;
+        let delta = u64::try_from(record.offset_delta).map_err(|_| corrupt)?;
+        let offset = base + delta;
+        if range.timestamp <= record.timestamp && range.offset_min <= offset {
+            return Ok(Some((record.timestamp, offset, header.leader_epoch)));
+        }
+    }
+    Ok(None)
+}
+
 /// Batch headers of a file, one after the other, read in windows.
 struct HeaderWalk<'a> {
     core: &'a Core,
@@ -337,24 +376,21 @@ impl<'a> HeaderWalk<'a> {
 
     /// The next header and its place; `None` at the end.
     async fn next(&mut self) -> Result<Option<(BatchHeader, Position)>, ReadError> {
-        if self.end <= self.at {
-            return Ok(None);
-        }
-        let header_bytes = u64_of(batch::HEADER_BYTES);
-        let covered = self.window_at + ByteCount(u64_of(self.window.len()));
-        if covered < self.at + ByteCount(header_bytes) {
-            let length = (self.end - self.at).0.min(WINDOW_BYTES);
-            self.window = self.core.bytes_of(self.file, self.at, ByteCount(length)).await?;
-            self.window_at = self.at;
-        }
-        let from = usize_of((self.at - self.window_at).0);
-        let at = self.at;
-        match scan::header(&self.window[from..]) {
-            Scan::Batch { header } => {
-                self.at += header.size;
-                Ok(Some((header, at)))
+        loop {
+            let window = Window { bytes: &self.window, at: self.window_at };
+            match scan::header_at(window, self.at, self.end) {
+                Scan::End => return Ok(None),
+                Scan::Batch { header, at, next } => {
+                    self.at = next;
+                    return Ok(Some((header, at)));
+                }
+                Scan::NeedMore { .. } => {
+                    let length = (self.end - self.at).0.min(WINDOW_BYTES);
+                    self.window = self.core.bytes_of(self.file, self.at, ByteCount(length)).await?;
+                    self.window_at = self.at;
+                }
+                Scan::Invalid(_) => return Err(ReadError::Corrupt { at: self.at }),
             }
-            Scan::NeedMore | Scan::Invalid => Err(ReadError::Corrupt { at }),
         }
     }
 }

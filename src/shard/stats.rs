@@ -62,10 +62,10 @@ macro_rules! stats {
         }
 
         /// A copy of everything a shard counts.
-        #[derive(Clone)]
+        #[derive(Clone, Debug)]
         pub struct ShardStats {
             /// Name, help text and value of each counter.
-            pub counts: Vec<(&'static str, &'static str, u64)>,
+            counts: Vec<(&'static str, &'static str, u64)>,
             /// Name and latencies (us) of each stage.
             pub stages: Vec<(&'static str, Histogram<u64>)>,
             /// The storage ring's counters; `None` on plain files.
@@ -130,6 +130,35 @@ stats! {
     }
 }
 
+impl ShardStats {
+    /// Name, help text and value of each counter, the ring's included (0 on plain files).
+    pub fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let ring = self.ring.unwrap_or_default();
+        let mut counts = self.counts.clone();
+        counts.extend([
+            ("ring_chains", "Chains that went to the storage ring.", ring.chains),
+            ("ring_linked_sqes", "Entries that were linked to a successor.", ring.linked_sqes),
+            ("ring_sqes", "Entries of the storage ring.", ring.sqes),
+            ("ring_enters", "Calls of io_uring_enter on the storage ring.", ring.enters),
+            ("ring_splices", "Entries that moved bytes by splice.", ring.splices),
+            ("ring_syncs", "Syncs of files and directories.", ring.syncs),
+            (
+                "ring_short_writes",
+                "Writes and reads that moved less than wanted.",
+                ring.short_writes,
+            ),
+            ("ring_punts", "Entries seen to be handed to a kernel worker.", ring.punts),
+            ("ring_waited", "Plans that waited for a free slot.", ring.waited),
+        ]);
+        counts
+    }
+
+    /// One counter by its name.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.counts().into_iter().find(|(it, _, _)| *it == name).map(|(_, _, value)| value)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,7 +169,8 @@ mod tests {
         stats.batches.add(3);
         stats.sync.record(Duration::from_millis(5));
         let copy = stats.snapshot(None);
-        assert!(copy.counts.contains(&("batches", "Batches appended.", 3)));
+        assert_eq!(copy.count("batches"), Some(3));
+        assert_eq!(copy.count("ring_chains"), Some(0));
         let (_, sync) = copy.stages.iter().find(|(name, _)| *name == "sync").expect("a stage");
         assert_eq!(sync.len(), 1);
         assert!((4_900..=5_100).contains(&sync.max()));

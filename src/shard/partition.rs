@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::path::Path;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::sync::Notify;
@@ -187,25 +188,9 @@ impl Partition {
     /// belong to another batch by then.
     ///
     /// # Errors
-    /// [`AppendError`] when the partition stopped serving before that.
-    pub fn reached(&self, due: Offset) -> impl Future<Output = Result<(), AppendError>> + use<> {
-        let cell = self.cell.clone();
-        let stops = cell.stops.borrow().len();
-        poll_fn(move |context| {
-            let log = cell.log.borrow();
-            if let Some(stop) = cell.stops.borrow().get(stops) {
-                let was_reached = due <= stop.high_watermark;
-                return Poll::Ready(if was_reached { Ok(()) } else { Err(stop.error.clone()) });
-            }
-            if due <= log.cursors().high_watermark {
-                return Poll::Ready(Ok(()));
-            }
-            if let Some(error) = log.append_refusal() {
-                return Poll::Ready(Err(error));
-            }
-            cell.waiting.borrow_mut().for_ack(due, context.waker());
-            Poll::Pending
-        })
+    /// The future's [`AppendError`] when the partition stopped serving before that.
+    pub fn reached(&self, due: Offset) -> Reached {
+        Reached { cell: self.cell.clone(), due, stops: self.cell.stops.borrow().len() }
     }
 
     /// Waits until the high watermark is beyond `offset`, or the partition stops serving.
@@ -311,6 +296,43 @@ impl Partition {
 
     fn disk_error(&self, error: DiskError) -> EngineError {
         EngineError::Disk { directory: self.cell.directory.to_path_buf(), error }
+    }
+}
+
+/// The acknowledgement of an append; see [`Partition::reached`].
+pub struct Reached {
+    cell: Rc<PartitionCell>,
+    due: Offset,
+    /// How often the log had stopped when the batch was appended.
+    stops: usize,
+}
+
+impl Reached {
+    /// The outcome, if it is decided.
+    pub fn outcome(&self) -> Option<Result<(), AppendError>> {
+        let log = self.cell.log.borrow();
+        if let Some(stop) = self.cell.stops.borrow().get(self.stops) {
+            let was_reached = self.due <= stop.high_watermark;
+            return Some(if was_reached { Ok(()) } else { Err(stop.error.clone()) });
+        }
+        if self.due <= log.cursors().high_watermark {
+            return Some(Ok(()));
+        }
+        log.append_refusal().map(Err)
+    }
+}
+
+impl Future for Reached {
+    type Output = Result<(), AppendError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.outcome() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                self.cell.waiting.borrow_mut().for_ack(self.due, context.waker());
+                Poll::Pending
+            }
+        }
     }
 }
 

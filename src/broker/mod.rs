@@ -38,4 +38,8 @@ pub mod chores;
 
 pub mod server;
 
+pub mod metrics;
+
+pub mod http;
+
 pub use server::{Monitor, Server, StartError, StopError};

@@ -83,10 +83,7 @@ fn entries(node: &Node, resource: &DescribeConfigsResource) -> Result<Vec<Descri
     }
 }
 
-fn describe(
-    entry: &Described,
-    request: &DescribeConfigsRequest,
-) -> DescribeConfigsResourceResult {
+fn describe(entry: &Described, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
     let synonyms = if request.include_synonyms { entry.synonyms.as_slice() } else { &[] };
     let synonyms = synonyms.iter().map(|synonym| {
         DescribeConfigsSynonym::default()

@@ -135,7 +135,8 @@ impl Controller {
         // Each topic is checked against those before it, too.
         let mut image = self.log.image().clone();
         for new in &wanted {
-            let outcome = topics::admit(new, &image, &self.node.shared.config).map(|()| TopicId::random());
+            let outcome =
+                topics::admit(new, &image, &self.node.shared.config).map(|()| TopicId::random());
             if let Ok(id) = &outcome {
                 let records = self.records_of(new, *id);
                 for record in &records {
@@ -198,9 +199,8 @@ impl Controller {
         let mut gone = HashSet::new();
         let unknown =
             || Refusal::new(ErrorCode::UnknownTopicId, "the topic has been deleted already");
-        let is_there = |id: &&TopicId| {
-            self.log.image().topic_by_id(**id).is_some() && gone.insert(**id)
-        };
+        let is_there =
+            |id: &&TopicId| self.log.image().topic_by_id(**id).is_some() && gone.insert(**id);
         let groups: Vec<Vec<MetadataRecord>> = wanted
             .iter()
             .filter(is_there)

@@ -556,7 +556,10 @@ mod tests {
         fs::write(root.path().join("flights-2/partition.metadata"), partition_metadata::print(id))
             .expect("written");
         let found = directory.partitions().expect("listed");
-        assert_eq!(found, [(key("flights", 2), Found { topic_id: Some(id), has_records: false })].into());
+        assert_eq!(
+            found,
+            [(key("flights", 2), Found { topic_id: Some(id), has_records: false })].into()
+        );
         assert_eq!(directory.deleted_partitions().expect("listed"), [deleted.clone()]);
         directory.remove_deleted(&deleted).expect("removed");
         assert!(directory.deleted_partitions().expect("listed").is_empty());

@@ -53,9 +53,9 @@ pub fn of_append(error: &AppendError) -> ErrorCode {
 pub fn of_read(error: &ReadError) -> ErrorCode {
     match error {
         ReadError::Log(log::ReadError::OffsetOutOfRange { .. }) => ErrorCode::OffsetOutOfRange,
-        ReadError::Log(log::ReadError::Offline(_)) | ReadError::Disk(_) | ReadError::Corrupt { .. } => {
-            ErrorCode::KafkaStorageError
-        }
+        ReadError::Log(log::ReadError::Offline(_))
+        | ReadError::Disk(_)
+        | ReadError::Corrupt { .. } => ErrorCode::KafkaStorageError,
     }
 }
 

@@ -218,8 +218,7 @@ mod tests {
 
     fn partition(number: u32, epoch: i32) -> MetadataRecord {
         let directory = DirectoryId([9; 16]);
-        let record =
-            PartitionRecord::single(FLIGHTS, PartitionId(number), BrokerId(1), directory);
+        let record = PartitionRecord::single(FLIGHTS, PartitionId(number), BrokerId(1), directory);
         MetadataRecord::Partition(PartitionRecord { leader_epoch: LeaderEpoch(epoch), ..record })
     }
 

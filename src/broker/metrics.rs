@@ -41,8 +41,7 @@ impl Collector for Shards {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let Some(first) = self.0.first() else { return Ok(()) };
         for (index, (name, help, _)) in first.counts().into_iter().enumerate() {
-            let mut metric =
-                encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (shard, stats) in self.0.iter().enumerate() {
                 let label: Label = [("shard", shard.to_string())];
                 let (_, _, value) = stats.counts()[index];
@@ -52,8 +51,7 @@ impl Collector for Shards {
         for (index, (name, _)) in first.stages.iter().enumerate() {
             let name = format!("stage_{name}_seconds");
             let help = "Latency of this stage.";
-            let mut metric =
-                encoder.encode_descriptor(&name, help, None, MetricType::Histogram)?;
+            let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Histogram)?;
             for (shard, stats) in self.0.iter().enumerate() {
                 let label: Label = [("shard", shard.to_string())];
                 let (sum, count, buckets) = buckets(&stats.stages[index].1);

@@ -170,11 +170,7 @@ impl Node {
     }
 
     /// A partition that is open on this shard.
-    pub(crate) fn open_partition(
-        &self,
-        topic: TopicId,
-        number: PartitionId,
-    ) -> Option<Partition> {
+    pub(crate) fn open_partition(&self, topic: TopicId, number: PartitionId) -> Option<Partition> {
         self.partitions.borrow().get(&topic)?.get(&number).cloned()
     }
 

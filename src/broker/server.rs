@@ -249,10 +249,7 @@ fn check(options: &ServerOptions) -> Result<(), StartError> {
     Err(StartError::Shards { shards })
 }
 
-fn addresses(
-    listeners: &[TcpListener],
-    wanted: SocketAddr,
-) -> Result<Vec<SocketAddr>, StartError> {
+fn addresses(listeners: &[TcpListener], wanted: SocketAddr) -> Result<Vec<SocketAddr>, StartError> {
     let address = |listener: &TcpListener| {
         listener.local_addr().map_err(|error| StartError::Listen { address: wanted, error })
     };
@@ -426,9 +423,7 @@ fn give_up(shards: Vec<ShardThread>, error: StartError) -> StartError {
 }
 
 /// Orders all shards to stop, then waits for each.
-fn stop_shards(
-    shards: Vec<ShardThread>,
-) -> impl Iterator<Item = (usize, Result<Closed, String>)> {
+fn stop_shards(shards: Vec<ShardThread>) -> impl Iterator<Item = (usize, Result<Closed, String>)> {
     for shard in &shards {
         // One that has stopped already says so by its result.
         let _ = shard.mail.send_blocking(ShardOrder::Stop);

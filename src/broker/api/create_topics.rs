@@ -86,9 +86,9 @@ fn describe(node: &Node, result: CreatableTopicResult, made: &Made) -> Creatable
     let configs = configs.into_iter().map(|entry| {
         CreatableTopicConfigs::default()
             .with_name(text(entry.name))
-            .with_value(Some(text(&entry.value)))
+            .with_value(entry.value.as_deref().map(text))
             .with_read_only(entry.is_read_only)
-            .with_config_source(entry.source.to_wire())
+            .with_config_source(entry.source.code())
     });
     result
         .with_topic_id(Uuid::from_bytes(made.id.0))

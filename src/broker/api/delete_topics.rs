@@ -20,7 +20,11 @@ use crate::wire::error::ErrorCode;
 const STATES_FROM: i16 = 6;
 
 /// Answers a request.
-pub async fn answer(node: &Node, request: DeleteTopicsRequest, version: i16) -> DeleteTopicsResponse {
+pub async fn answer(
+    node: &Node,
+    request: DeleteTopicsRequest,
+    version: i16,
+) -> DeleteTopicsResponse {
     node.served().await;
     let wanted = wanted(request, version);
     let image = node.image();

@@ -83,24 +83,21 @@ fn entries(node: &Node, resource: &DescribeConfigsResource) -> Result<Vec<Descri
     }
 }
 
-fn describe(
-    entry: &Described,
-    request: &DescribeConfigsRequest,
-) -> DescribeConfigsResourceResult {
+fn describe(entry: &Described, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
     let synonyms = if request.include_synonyms { entry.synonyms.as_slice() } else { &[] };
     let synonyms = synonyms.iter().map(|synonym| {
         DescribeConfigsSynonym::default()
             .with_name(text(synonym.name))
-            .with_value(Some(text(&synonym.value)))
-            .with_source(synonym.source.to_wire())
+            .with_value(synonym.value.as_deref().map(text))
+            .with_source(synonym.source.code())
     });
     let documentation = request.include_documentation.then(|| text(entry.documentation));
     DescribeConfigsResourceResult::default()
         .with_name(text(entry.name))
-        .with_value(Some(text(&entry.value)))
+        .with_value(entry.value.as_deref().map(text))
         .with_read_only(entry.is_read_only)
-        .with_config_source(entry.source.to_wire())
+        .with_config_source(entry.source.code())
         .with_synonyms(synonyms.collect())
-        .with_config_type(entry.kind.to_wire())
+        .with_config_type(entry.type_code.0)
         .with_documentation(documentation)
 }

@@ -95,7 +95,9 @@ impl Reader<'_> {
                     Err(code) => Err(NotHere::from(*code)),
                 };
                 match found {
-                    Ok(partition) => self.read_one(&partition, wanted, &mut limits, &mut round).await,
+                    Ok(partition) => {
+                        self.read_one(&partition, wanted, &mut limits, &mut round).await
+                    }
                     Err(not_here) => round.refuse(wanted.index, self.of(not_here)),
                 }
             }

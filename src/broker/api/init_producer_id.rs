@@ -23,9 +23,9 @@ pub async fn answer(node: &Node, request: InitProducerIdRequest) -> InitProducer
         Err(refusal) => Err(refusal),
     };
     match given {
-        Ok(ProducerId(id)) => InitProducerIdResponse::default()
-            .with_producer_id(id.into())
-            .with_producer_epoch(0),
+        Ok(ProducerId(id)) => {
+            InitProducerIdResponse::default().with_producer_id(id.into()).with_producer_epoch(0)
+        }
         Err(refusal) => {
             node.complain(|| format!("InitProducerId: {refusal}"));
             InitProducerIdResponse::default()
@@ -61,9 +61,8 @@ mod tests {
 
     #[test]
     fn id_and_epoch_come_together_and_transactions_are_refused() {
-        let request = InitProducerIdRequest::default()
-            .with_producer_id((-1).into())
-            .with_producer_epoch(-1);
+        let request =
+            InitProducerIdRequest::default().with_producer_id((-1).into()).with_producer_epoch(-1);
         assert_eq!(code(request.clone()), None);
         assert_eq!(code(request.clone().with_producer_epoch(0)), Some(ErrorCode::InvalidRequest));
         assert_eq!(

@@ -25,11 +25,7 @@ use crate::units::{BrokerId, PartitionId, TopicId};
 use crate::wire::error::ErrorCode;
 
 /// Answers a request.
-pub async fn answer(
-    node: &Node,
-    request: MetadataRequest,
-    version: i16,
-) -> MetadataResponse {
+pub async fn answer(node: &Node, request: MetadataRequest, version: i16) -> MetadataResponse {
     node.served().await;
     let wanted = wanted(request.topics, version);
     if request.allow_auto_topic_creation

@@ -56,9 +56,9 @@ fn describe(
         .with_leader_epoch(-1)
         .with_end_offset(-1);
     match end {
-        Ok((epoch, end)) => answer
-            .with_leader_epoch(epoch.0)
-            .with_end_offset(end.map_or(-1, Offset::to_wire)),
+        Ok((epoch, end)) => {
+            answer.with_leader_epoch(epoch.0).with_end_offset(end.map_or(-1, Offset::to_wire))
+        }
         Err(code) => answer.with_error_code(code.to_wire()),
     }
 }

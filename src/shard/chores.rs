@@ -82,10 +82,10 @@ impl Core {
         let resumed = self.blocking(cell.number, |disk| cell.log.borrow_mut().resume(disk, now));
         let directory = cell.directory.display();
         match resumed {
-            Ok(true) => {
-                tracing::warn!(partition = %directory, "there is space again: writing goes on")
+            Ok(_) => {
+                tracing::warn!(partition = %directory, "there is space again: writing goes on");
             }
-            Ok(false) => {}
+            Err(OpenError::Disk { error: DiskError::NoSpace, .. }) => {}
             Err(error) => tracing::error!(partition = %directory, %error, "cannot resume writing"),
         }
     }

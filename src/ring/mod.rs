@@ -27,6 +27,10 @@ mod chain;
 
 mod files;
 
+mod pipes;
+
+mod splice;
+
 mod setup;
 
 mod error;
@@ -36,3 +40,4 @@ pub mod limits;
 pub use disk::{RingCounters, RingDisk};
 pub use error::{Cause, RingError};
 pub use setup::RingOptions;
+pub use splice::{SendError, SendFinished, TRANSFERS_MAX};

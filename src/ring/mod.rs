@@ -27,6 +27,10 @@ mod chain;
 
 mod files;
 
+mod pipes;
+
+mod splice;
+
 mod setup;
 
 mod error;
@@ -41,3 +45,4 @@ pub use descriptor::duplicate;
 pub use disk::{RingCounters, RingDisk};
 pub use error::{Cause, RingError};
 pub use setup::RingOptions;
+pub use splice::{SendError, SendFinished, TRANSFERS_MAX};

@@ -22,7 +22,7 @@ use crate::broker::mail::{Closed, ControllerOrder, ShardOrder};
 use crate::broker::node::{Brokers, Node, Shared};
 use crate::broker::placement::{SHARDS_MAX, broker_of};
 use crate::disk::faults::FaultHook;
-use crate::ring::{Probe, RingError, affinity};
+use crate::ring::{RingDisk, RingError, RingOptions, affinity};
 use crate::shard::edge::{self, EdgeKind};
 use crate::shard::{
     Engine, EngineError, EngineKind, EngineOptions, Inbox, Mailbox, NetworkOptions, ShardStats,
@@ -254,7 +254,7 @@ fn addresses(listeners: &[TcpListener], wanted: SocketAddr) -> Result<Vec<Socket
 }
 
 fn choose(choice: EngineChoice) -> Result<Chosen, StartError> {
-    let refused = Probe::run().refusal();
+    let refused = RingDisk::new(RingOptions::default()).err().map(|error| error.to_string());
     match (choice, refused) {
         (EngineChoice::PlainFile, None) => {
             Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Uring })

@@ -34,8 +34,8 @@ impl Mount {
     }
 }
 
-/// The mount that `path`, absolute and without links, lies on: the longest mount point above it, and
-/// of equal ones the last.
+/// The mount that `path`, absolute and without links, lies on: the longest mount point above it,
+/// and of equal ones the last.
 pub fn mount_of(mountinfo: &str, path: &Path) -> Option<Mount> {
     let mounts = mountinfo.lines().filter_map(parse);
     let above = mounts.filter(|mount| path.starts_with(&mount.point));

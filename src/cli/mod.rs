@@ -11,6 +11,8 @@ pub mod args;
 
 pub mod serve;
 
+pub mod doctor;
+
 pub mod command;
 
 pub mod record_format;

@@ -6,7 +6,7 @@ mod sys;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use experiments::{Failure, splice};
+use experiments::{Failure, chains, splice};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -17,6 +17,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Experiment {
+    /// From socket to file with two rings on one thread: linked chains against plain writes.
+    Chains(chains::Options),
     /// Ranges of a file to sockets by linked splices, beside stalled readers; sendfile and
     /// read+send as controls.
     Splice(splice::Options),
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.experiment {
+        Experiment::Chains(options) => chains::run(&options),
         Experiment::Splice(options) => splice::run(&options),
     }
 }

@@ -1,5 +1,6 @@
 //! Each experiment answers one question of the design with figures.
 
+pub mod chains;
 pub mod measure;
 pub mod splice;
 

@@ -3,6 +3,7 @@
 mod probe;
 
 use super::Failure;
+pub use probe::set_nonblocking;
 
 /// What to measure.
 #[derive(clap::Args)]

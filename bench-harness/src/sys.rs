@@ -4,11 +4,13 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use bytes::Bytes;
 use io_uring::{IoUring, opcode, squeue, types};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Most operations of one chain: log, index, time index, sync fit.
 pub const CHAIN_OPS_MAX: usize = 8;
@@ -22,8 +24,6 @@ pub enum Op {
     Write { file: RawFd, parts: Vec<Bytes>, at: u64 },
     /// `fdatasync`.
     Sync { file: RawFd },
-    /// Fills the buffer's first `len` bytes from a position in bytes.
-    Read { file: RawFd, buffer: Vec<u8>, at: u64, len: usize },
     /// `recv` into the whole buffer.
     Receive { socket: RawFd, buffer: Vec<u8>, flags: i32 },
     /// `recv` that is told to wait for readiness first (`IORING_RECVSEND_POLL_FIRST`).
@@ -75,9 +75,15 @@ impl Ring {
         Ok(Self { ring, slots: Vec::new(), free: Vec::new(), unsubmitted: 0, enters: 0 })
     }
 
-    /// The descriptor that epoll may watch.
-    pub fn descriptor(&self) -> RawFd {
-        self.ring.as_raw_fd()
+    /// Lets tokio watch the ring for completions, through a descriptor of its own.
+    pub fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        // SAFETY: the ring owns the descriptor and is borrowed for as long as it is used here.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
+        let descriptor = descriptor.try_clone_to_owned()?;
+        // SAFETY: the `AsyncFd` owns the descriptor until it is dropped, and then deregisters it
+        // before it is closed.
+        let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+        watched.map_err(io::Error::from)
     }
 
     /// Chains that the kernel may still touch, queued ones included.
@@ -228,12 +234,6 @@ fn entry_of(op: &mut Op, vector: &[libc::iovec]) -> squeue::Entry {
         }
         Op::Sync { file } => {
             opcode::Fsync::new(types::Fd(*file)).flags(types::FsyncFlags::DATASYNC).build()
-        }
-        Op::Read { file, buffer, at, len } => {
-            assert!(*len <= buffer.len());
-            opcode::Read::new(types::Fd(*file), buffer.as_mut_ptr(), u32_of(*len))
-                .offset(*at)
-                .build()
         }
         Op::Receive { socket, buffer, flags } => {
             opcode::Recv::new(types::Fd(*socket), buffer.as_mut_ptr(), u32_of(buffer.len()))

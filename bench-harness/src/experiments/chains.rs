@@ -82,7 +82,7 @@ impl FromStr for Load {
             }
             _ => return Err("want FRAME_BYTES:CONNECTIONS:IN_FLIGHT[:PARTITIONS]".to_owned()),
         };
-        if frame_bytes < 64 || frame_bytes > 4 << 20 {
+        if !(64..=4 << 20).contains(&frame_bytes) {
             return Err("a frame has 64 bytes to 4 MiB".to_owned());
         }
         if [connections, in_flight, partitions].contains(&0) {
@@ -136,7 +136,8 @@ impl FromStr for Cell {
 pub fn run(options: &Options) -> Result<(), Failure> {
     let rounds = if options.quick { 2 } else { options.rounds };
     for load in &options.loads {
-        let mut rows: Vec<_> = options.cells.iter().map(|cell| row(options, *load, *cell)).collect();
+        let mut rows: Vec<_> =
+            options.cells.iter().map(|cell| row(options, *load, *cell)).collect();
         for _ in 0..rounds {
             for (cell, row) in options.cells.iter().zip(&mut rows) {
                 row.rounds.push(run_once(options, *load, *cell)?);
@@ -165,7 +166,11 @@ fn row(options: &Options, load: Load, cell: Cell) -> Row {
     Row { labels, rounds: Vec::new() }
 }
 
-fn run_once(options: &Options, load: Load, cell: Cell) -> Result<Vec<(&'static str, f64)>, Failure> {
+fn run_once(
+    options: &Options,
+    load: Load,
+    cell: Cell,
+) -> Result<Vec<(&'static str, f64)>, Failure> {
     let folder = tempfile::tempdir_in(&options.dir).doing("make a folder for the files")?;
     let (server_cores, client_cores) = (options.server_core, options.client_core);
     let setup = Setup {

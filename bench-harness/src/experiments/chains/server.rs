@@ -2,13 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio_uring::buf::BoundedBuf;
@@ -69,15 +68,6 @@ struct Shared {
     all_closed: Notify,
 }
 
-/// A descriptor to watch that is owned elsewhere.
-struct Watched(RawFd);
-
-impl AsRawFd for Watched {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0
-    }
-}
-
 /// Serves until all clients have closed. Tells its address and thread id once it listens.
 pub fn serve(setup: &Setup, ready: &Sender<(SocketAddr, i32)>) -> Result<Served, Failure> {
     measure::pin(setup.core)?;
@@ -107,8 +97,7 @@ async fn serve_sockets(
     let variant = setup.cell.variant;
     let storage = Storage::create(&setup.folder, setup.load.partitions, variant, setup.sync)?;
     place_workers(setup, &storage)?;
-    let watched = Watched(storage.ring().descriptor());
-    let completions = AsyncFd::with_interest(watched, Interest::READABLE).doing("watch a ring")?;
+    let completions = storage.ring().watch().doing("watch a ring")?;
     let shared = Rc::new(Shared {
         storage: RefCell::new(storage),
         flush: Notify::new(),
@@ -163,7 +152,7 @@ async fn flush_turns(shared: Rc<Shared>) {
     }
 }
 
-async fn complete_plans(shared: Rc<Shared>, completions: AsyncFd<Watched>) {
+async fn complete_plans(shared: Rc<Shared>, completions: AsyncFd<OwnedFd>) {
     loop {
         let mut ready = completions.readable().await.expect("the runtime lives");
         ready.clear_ready();

@@ -207,13 +207,8 @@ fn splice_into_full(nonblocking: bool, flags: u32) -> Result<(), Failure> {
     fill(&server)?;
     set_nonblocking(&server, nonblocking)?;
     let (out, _into) = loaded_pipe(1 << 20)?;
-    let op = |len| Op::Splice {
-        from: out.as_raw_fd(),
-        at: None,
-        to: server.as_raw_fd(),
-        len,
-        flags,
-    };
+    let op =
+        |len| Op::Splice { from: out.as_raw_fd(), at: None, to: server.as_raw_fd(), len, flags };
     let mut ring = start(op(HOP_BYTES))?;
     let early = wait(&mut ring)?.map(|chain| named(chain.results[0]));
     let workers = crate::experiments::measure::kernel_workers();
@@ -284,9 +279,8 @@ async fn tokio_write_on_full_nonblocking() -> Result<(), Failure> {
     let (server, mut client) = connection()?;
     fill(&server)?;
     let stream = tokio_uring::net::TcpStream::from_std(server);
-    let mut task = tokio_uring::spawn(async move {
-        told(stream.write(vec![1_u8; 4096]).submit().await.0)
-    });
+    let mut task =
+        tokio_uring::spawn(async move { told(stream.write(vec![1_u8; 4096]).submit().await.0) });
     let outcome = match within_patience(&mut task).await {
         Some(told) => format!("does not wait: {told}"),
         None => {

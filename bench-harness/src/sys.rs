@@ -323,3 +323,32 @@ impl TraceCount {
         Some(u64::from_ne_bytes(bytes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(ops: Vec<Op>) -> Finished {
+        let mut ring = Ring::new(8).expect("a ring");
+        let want = ops.len();
+        ring.push(7, ops).expect("room for a chain");
+        ring.submit_and_wait(want).expect("completions");
+        let mut finished = Vec::new();
+        ring.reap(&mut finished);
+        assert_eq!(ring.in_flight(), 0);
+        finished.pop().expect("the chain has ended")
+    }
+
+    #[test]
+    fn a_chain_writes_in_order_and_stops_at_the_first_failure() {
+        let file = tempfile::tempfile().expect("a temporary file");
+        let (whole, refused) = (file.as_raw_fd(), -1);
+        let write = |file, at| Op::Write { file, parts: vec!["ab".into(), "c".into()], at };
+        let done = outcome(vec![write(whole, 0), write(refused, 0), write(whole, 3)]);
+        assert_eq!((done.tag, done.ops.len()), (7, 3));
+        assert_eq!(done.results, [3, -libc::EBADF, -libc::ECANCELED]);
+        assert_eq!(file.metadata().expect("its length").len(), 3);
+        let done = outcome(vec![write(whole, 3), Op::Sync { file: whole }]);
+        assert_eq!(done.results, [3, 0]);
+    }
+}

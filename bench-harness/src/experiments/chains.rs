@@ -10,7 +10,7 @@ mod client;
 mod server;
 mod storage;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -144,9 +144,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
             }
         }
         measure::print_table(&rows);
-        for row in rows.iter().filter(|_| options.out.is_some()) {
-            row.write_lines("chains", options.out.as_deref().unwrap_or(Path::new("/dev/null")))?;
-        }
+        measure::write_lines(&rows, "chains", options.out.as_deref())?;
     }
     Ok(())
 }
@@ -172,15 +170,14 @@ fn run_once(
     cell: Cell,
 ) -> Result<Vec<(&'static str, f64)>, Failure> {
     let folder = tempfile::tempdir_in(&options.dir).doing("make a folder for the files")?;
-    let (server_cores, client_cores) = (options.server_core, options.client_core);
     let setup = Setup {
         folder: folder.path().to_owned(),
         load,
         cell,
         receive_bytes: options.receive_bytes,
         sync: options.sync,
-        core: server_cores,
-        other_core: client_cores,
+        core: options.server_core,
+        other_core: options.client_core,
     };
     let (ready, when_ready) = mpsc::channel();
     let server = thread::spawn(move || server::serve(&setup, &ready));
@@ -190,7 +187,7 @@ fn run_once(
     let plan = client::Plan {
         address,
         load,
-        core: client_cores,
+        core: options.client_core,
         run: Duration::from_millis(if options.quick { 400 } else { options.run_ms }),
         bytes_max: options.run_bytes_max,
     };
@@ -271,4 +268,26 @@ fn with_plans(
     figures.push(("batches/plan", f64_of(served.batches) / f64_of(served.plans.max(1))));
     figures.push(("batches/turn", f64_of(served.batches) / f64_of(served.turns.max(1))));
     figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_and_cells_are_read() {
+        let load: Load = "10240:16:4:8".parse().expect("a whole load");
+        assert_eq!((load.frame_bytes, load.connections, load.in_flight), (10240, 16, 4));
+        assert_eq!(load.partitions, 8);
+        assert_eq!("1024:1:1".parse::<Load>().map(|load| load.partitions), Ok(1));
+        for wrong in ["", "10240:1", "10240:0:1", "63:1:1", "10240:1:1:1:1"] {
+            assert!(wrong.parse::<Load>().is_err(), "{wrong}");
+        }
+        let cell: Cell = "due/other/2".parse().expect("a whole cell");
+        assert!(cell.variant == Variant::Due && cell.cores == WorkerCores::Other);
+        assert_eq!(cell.workers_max, Some(2));
+        for wrong in ["chains", "chain/here", "chain/own/few"] {
+            assert!(wrong.parse::<Cell>().is_err(), "{wrong}");
+        }
+    }
 }

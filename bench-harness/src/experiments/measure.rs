@@ -106,27 +106,33 @@ impl Row {
         self.rounds.iter().filter_map(move |round| round.iter().find(matching)).map(|pair| pair.1)
     }
 
-    /// Appends one JSON line per round to the file.
-    pub fn write_lines(&self, experiment: &str, path: &Path) -> Result<(), Failure> {
-        let mut file = File::options()
-            .create(true)
-            .append(true)
-            .open(path)
-            .doing("open the file for the figures")?;
-        for (number, round) in self.rounds.iter().enumerate() {
-            let mut line = Map::new();
-            line.insert("experiment".to_owned(), experiment.into());
-            line.insert("round".to_owned(), number.into());
-            for (name, value) in &self.labels {
-                line.insert((*name).to_owned(), value.clone().into());
-            }
-            for (name, value) in round {
-                line.insert((*name).to_owned(), (*value).into());
-            }
-            writeln!(file, "{}", Value::Object(line)).doing("write the figures")?;
+    /// The figures of a round with the labels, as one JSON object.
+    fn line(&self, experiment: &str, number: usize) -> Value {
+        let mut line = Map::new();
+        line.insert("experiment".to_owned(), experiment.into());
+        line.insert("round".to_owned(), number.into());
+        for (name, value) in &self.labels {
+            line.insert((*name).to_owned(), value.clone().into());
         }
-        Ok(())
+        for (name, value) in &self.rounds[number] {
+            line.insert((*name).to_owned(), (*value).into());
+        }
+        Value::Object(line)
     }
+}
+
+/// Appends one JSON line per row and round to the file, if there is one.
+pub fn write_lines(rows: &[Row], experiment: &str, path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    let file = File::options().create(true).append(true).open(path);
+    let mut file = file.doing("open the file for the figures")?;
+    for row in rows {
+        for number in 0..row.rounds.len() {
+            let line = row.line(experiment, number);
+            writeln!(file, "{line}").doing("write the figures")?;
+        }
+    }
+    Ok(())
 }
 
 fn shown(value: f64) -> String {

@@ -164,10 +164,7 @@ fn compare(options: &Options, content: &Arc<Vec<u8>>, cells: &[Cell]) -> Result<
         }
     }
     measure::print_table(&rows);
-    for row in rows.iter().filter(|_| options.out.is_some()) {
-        row.write_lines("splice", options.out.as_deref().unwrap_or(Path::new("/dev/null")))?;
-    }
-    Ok(())
+    measure::write_lines(&rows, "splice", options.out.as_deref())
 }
 
 fn row(options: &Options, Cell { mode, readers }: Cell) -> Row {

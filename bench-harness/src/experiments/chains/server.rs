@@ -45,8 +45,8 @@ pub struct Served {
 }
 
 /// One client connection.
-pub struct Connection {
-    pub number: usize,
+struct Connection {
+    number: usize,
     stream: TcpStream,
     answers_due: Cell<usize>,
     wake: Notify,
@@ -54,7 +54,7 @@ pub struct Connection {
 
 impl Connection {
     /// One more batch of this connection is written.
-    pub fn owe_answer(&self) {
+    fn owe_answer(&self) {
         self.answers_due.set(self.answers_due.get() + 1);
         self.wake.notify_one();
     }
@@ -63,9 +63,19 @@ impl Connection {
 /// What the tasks of the thread share. No borrow of it is held across a wait.
 struct Shared {
     storage: RefCell<Storage>,
+    connections: Vec<Rc<Connection>>,
     flush: Notify,
     open: Cell<usize>,
     all_closed: Notify,
+}
+
+impl Shared {
+    fn owe_answers(&self) {
+        let answered = self.storage.borrow_mut().take_answered();
+        for number in answered {
+            self.connections[number].owe_answer();
+        }
+    }
 }
 
 /// Serves until all clients have closed. Tells its address and thread id once it listens.
@@ -100,27 +110,32 @@ async fn serve_sockets(
     let completions = storage.ring().watch().doing("watch a ring")?;
     let shared = Rc::new(Shared {
         storage: RefCell::new(storage),
-        flush: Notify::new(),
         open: Cell::new(sockets.len()),
+        connections: sockets.into_iter().enumerate().map(connection).collect(),
+        flush: Notify::new(),
         all_closed: Notify::new(),
     });
     tokio_uring::spawn(flush_turns(Rc::clone(&shared)));
     tokio_uring::spawn(complete_plans(Rc::clone(&shared), completions));
-    for (number, socket) in sockets.into_iter().enumerate() {
-        let connection = Rc::new(Connection {
-            number,
-            stream: TcpStream::from_std(socket),
-            answers_due: Cell::new(0),
-            wake: Notify::new(),
-        });
-        tokio_uring::spawn(answer(Rc::clone(&connection)));
-        tokio_uring::spawn(receive(Rc::clone(&shared), connection, setup.receive_bytes));
+    for connection in &shared.connections {
+        tokio_uring::spawn(answer(Rc::clone(connection)));
+        let receiving = receive(Rc::clone(&shared), Rc::clone(connection), setup.receive_bytes);
+        tokio_uring::spawn(receiving);
     }
     shared.all_closed.notified().await;
     let storage = shared.storage.borrow();
     assert_eq!(storage.ring().in_flight(), 0);
     let work = &storage.work;
     Ok(Served { batches: work.batches, plans: work.plans, turns: work.turns })
+}
+
+fn connection((number, socket): (usize, std::net::TcpStream)) -> Rc<Connection> {
+    Rc::new(Connection {
+        number,
+        stream: TcpStream::from_std(socket),
+        answers_due: Cell::new(0),
+        wake: Notify::new(),
+    })
 }
 
 fn place_workers(setup: &Setup, storage: &Storage) -> Result<(), Failure> {
@@ -146,6 +161,7 @@ async fn flush_turns(shared: Rc<Shared>) {
         shared.flush.notified().await;
         tokio::task::yield_now().await;
         let left = shared.storage.borrow_mut().flush().expect("the storage takes the plans");
+        shared.owe_answers();
         if left {
             shared.flush.notify_one();
         }
@@ -156,7 +172,9 @@ async fn complete_plans(shared: Rc<Shared>, completions: AsyncFd<OwnedFd>) {
     loop {
         let mut ready = completions.readable().await.expect("the runtime lives");
         ready.clear_ready();
-        if shared.storage.borrow_mut().complete() {
+        let left = shared.storage.borrow_mut().complete();
+        shared.owe_answers();
+        if left {
             shared.flush.notify_one();
         }
     }
@@ -166,7 +184,7 @@ async fn receive(shared: Rc<Shared>, connection: Rc<Connection>, receive_bytes: 
     let mut buffer = BytesMut::with_capacity(receive_bytes);
     loop {
         while let Some(frame) = next_frame(&mut buffer) {
-            if shared.storage.borrow_mut().append(frame, &connection) {
+            if shared.storage.borrow_mut().append(frame, connection.number) {
                 shared.flush.notify_one();
             }
         }
@@ -218,5 +236,23 @@ async fn answer(connection: Rc<Connection>) {
         if connection.stream.write_all(answers).await.0.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_cut_where_their_length_says() {
+        let mut buffer = BytesMut::from(&b"\0\0\0\x03abc\0\0\0\x02d"[..]);
+        assert_eq!(next_frame(&mut buffer).as_deref(), Some(&b"\0\0\0\x03abc"[..]));
+        assert_eq!(next_frame(&mut buffer), None);
+        make_room(&mut buffer, 4);
+        assert_eq!(&buffer[..], b"\0\0\0\x02d");
+        assert!(buffer.capacity() > buffer.len());
+        buffer.extend_from_slice(b"e");
+        assert_eq!(next_frame(&mut buffer).as_deref(), Some(&b"\0\0\0\x02de"[..]));
+        assert_eq!(next_frame(&mut buffer), None);
     }
 }

@@ -5,13 +5,11 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::rc::Rc;
 use std::str::FromStr;
 
 use bytes::Bytes;
 
-use super::server::Connection;
-use crate::experiments::measure::u64_of;
+use crate::experiments::measure::{u64_of, usize_of};
 use crate::experiments::{Doing, Failure};
 use crate::sys::{Finished, Op, Ring, WRITE_PARTS_MAX};
 
@@ -90,10 +88,10 @@ struct Partition {
     log: Tail,
     index: Tail,
     time_index: Tail,
-    /// Batches of this turn, and who waits for their answer.
-    pending: Vec<(Bytes, Rc<Connection>)>,
+    /// Batches of this turn, and the number of the connection that waits for the answer.
+    pending: Vec<(Bytes, usize)>,
     /// Who waits for the plan in flight; a partition has one at most.
-    flying: Vec<Rc<Connection>>,
+    flying: Vec<usize>,
     is_flying: bool,
     bytes_since_entry: u64,
     index_held: Vec<u8>,
@@ -172,6 +170,7 @@ pub struct Storage {
     ring: Ring,
     variant: Variant,
     sync: bool,
+    answered: Vec<usize>,
     pub work: Work,
 }
 
@@ -185,19 +184,24 @@ impl Storage {
         let partitions: Result<_, _> =
             (0..partitions).map(|number| Partition::create(folder, number)).collect();
         let ring = Ring::new(RING_ENTRIES).doing("storage ring")?;
-        let (dirty, work) = (Vec::new(), Work::default());
-        Ok(Self { partitions: partitions?, dirty, ring, variant, sync, work })
+        let (dirty, answered, work) = (Vec::new(), Vec::new(), Work::default());
+        Ok(Self { partitions: partitions?, dirty, ring, variant, sync, answered, work })
     }
 
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
+    /// The connections whose batches are written, each as often as it had batches.
+    pub fn take_answered(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.answered)
+    }
+
     /// Keeps a batch for the end of the turn. True when it is the turn's first that can be planned.
-    pub fn append(&mut self, batch: Bytes, connection: &Rc<Connection>) -> bool {
-        let number = connection.number % self.partitions.len();
+    pub fn append(&mut self, batch: Bytes, connection: usize) -> bool {
+        let number = connection % self.partitions.len();
         let partition = &mut self.partitions[number];
-        partition.pending.push((batch, Rc::clone(connection)));
+        partition.pending.push((batch, connection));
         if partition.is_flying || partition.pending.len() > 1 {
             return false;
         }
@@ -242,7 +246,7 @@ impl Storage {
         self.ring.reap(&mut finished);
         for chain in &finished {
             assert_whole(chain);
-            self.finish(crate::experiments::measure::usize_of(chain.tag));
+            self.finish(usize_of(chain.tag));
         }
         !self.dirty.is_empty()
     }
@@ -251,9 +255,7 @@ impl Storage {
         let partition = &mut self.partitions[number];
         assert!(partition.is_flying);
         partition.is_flying = false;
-        for connection in partition.flying.drain(..) {
-            connection.owe_answer();
-        }
+        self.answered.append(&mut partition.flying);
         if !partition.pending.is_empty() {
             self.dirty.push(number);
         }
@@ -281,4 +283,37 @@ fn write_now(partition: &Partition, step: &Op) -> Result<(), Failure> {
     let written = rustix::io::pwritev(&tail.file, &slices, *at).doing("pwritev")?;
     assert_eq!(written, whole, "a write fell short");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of the plans that batches of these sizes make, one plan for each, as the bytes that
+    /// each step writes.
+    fn plans(variant: Variant, batches: &[usize]) -> Vec<Vec<usize>> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut partition = Partition::create(folder.path(), 0).expect("three files");
+        let plan = |bytes: &usize| -> Vec<usize> {
+            partition.pending.push((vec![0; *bytes].into(), 0));
+            let steps = partition.plan(variant, false);
+            steps.iter().map(written).collect()
+        };
+        batches.iter().map(plan).collect()
+    }
+
+    fn written(step: &Op) -> usize {
+        let Op::Write { parts, .. } = step else { return 0 };
+        parts.iter().map(Bytes::len).sum()
+    }
+
+    #[test]
+    fn index_steps_follow_the_variant() {
+        let sizes = [4000, 97, 4096, 10_000, 1];
+        let due = vec![vec![4000], vec![97], vec![4096, 8, 12], vec![10_000], vec![1, 8, 12]];
+        assert_eq!(plans(Variant::Due, &sizes), due);
+        assert!(plans(Variant::Chain, &sizes).iter().all(|steps| steps.len() == 3));
+        assert!(plans(Variant::Late, &sizes).iter().all(|steps| steps.len() == 1));
+        assert!(plans(Variant::Network, &sizes).iter().all(Vec::is_empty));
+    }
 }

@@ -29,6 +29,9 @@ pub struct Options {
     /// Folder on the file system under test; the files in it are removed after each run.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
+    /// Name of the file system in the figures; its type when not given.
+    #[arg(long)]
+    name: Option<String>,
     /// Append one JSON line per run to this file.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -135,9 +138,13 @@ impl FromStr for Cell {
 /// Runs every load with every cell, the cells in turn, and prints a table.
 pub fn run(options: &Options) -> Result<(), Failure> {
     let rounds = if options.quick { 2 } else { options.rounds };
+    let file_system = match &options.name {
+        Some(name) => name.clone(),
+        None => measure::file_system(&options.dir)?,
+    };
     for load in &options.loads {
-        let mut rows: Vec<_> =
-            options.cells.iter().map(|cell| row(options, *load, *cell)).collect();
+        let label = |cell: &Cell| row(options, *load, (*cell, &file_system));
+        let mut rows: Vec<_> = options.cells.iter().map(label).collect();
         for _ in 0..rounds {
             for (cell, row) in options.cells.iter().zip(&mut rows) {
                 row.rounds.push(run_once(options, *load, *cell)?);
@@ -149,9 +156,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(options: &Options, load: Load, cell: Cell) -> Row {
+fn row(options: &Options, load: Load, (cell, file_system): (Cell, &str)) -> Row {
     let workers = cell.workers_max.map_or("default".to_owned(), |count| count.to_string());
     let labels = vec![
+        ("file system", file_system.to_owned()),
         ("frame B", load.frame_bytes.to_string()),
         ("connections x in flight", format!("{} x {}", load.connections, load.in_flight)),
         ("partitions", load.partitions.to_string()),

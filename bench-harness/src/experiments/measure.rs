@@ -42,6 +42,18 @@ pub fn pin(core: usize) -> Result<(), Failure> {
     sched_setaffinity(None, &cores).doing("pin a thread to its core")
 }
 
+/// Type of the file system that holds the folder.
+pub fn file_system(folder: &Path) -> Result<String, Failure> {
+    let magic = rustix::fs::statfs(folder).doing("ask for the file system")?.f_type;
+    Ok(match magic {
+        0xef53 => "ext4".to_owned(),
+        0x5846_5342 => "xfs".to_owned(),
+        0x9123_683e => "btrfs".to_owned(),
+        0x0102_1994 => "tmpfs".to_owned(),
+        _ => format!("{magic:#x}"),
+    })
+}
+
 /// A count as a number to calculate with.
 pub fn f64_of(count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]

@@ -4,11 +4,12 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -270,6 +271,17 @@ fn receive_poll_first(socket: RawFd, buffer: &mut [u8]) -> squeue::Entry {
 
 fn poll_mask(events: libc::c_short) -> u32 {
     u32::from(events.unsigned_abs())
+}
+
+/// Appends what a socket holds right now to the buffer's spare room, by system call.
+pub fn receive_now(socket: impl AsFd, buffer: &mut BytesMut) -> io::Result<usize> {
+    let spare = buffer.spare_capacity_mut();
+    let ((received, _), _) = rustix::net::recv(socket, spare, RecvFlags::DONTWAIT)?;
+    let filled = received.len();
+    let whole = buffer.len() + filled;
+    // SAFETY: the kernel has just filled `filled` bytes behind the buffer's length.
+    unsafe { buffer.set_len(whole) };
+    Ok(filled)
 }
 
 /// Counts how often one thread passes a kernel tracepoint.

@@ -45,6 +45,10 @@ pub struct Options {
     /// Room for one receive, in bytes; 512 reads a frame's head first and then its rest.
     #[arg(long, default_value_t = 256 * 1024)]
     receive_bytes: usize,
+    /// After a receive on the ring, take what else the socket holds by system call, in the same
+    /// turn.
+    #[arg(long)]
+    receive_more: bool,
     /// End each plan with fdatasync of the log.
     #[arg(long)]
     sync: bool,
@@ -158,12 +162,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 
 fn row(options: &Options, load: Load, (cell, file_system): (Cell, &str)) -> Row {
     let workers = cell.workers_max.map_or("default".to_owned(), |count| count.to_string());
+    let more = if options.receive_more { " + more" } else { "" };
+    let receive = format!("{}{more}", options.receive_bytes);
     let labels = vec![
         ("file system", file_system.to_owned()),
         ("frame B", load.frame_bytes.to_string()),
         ("connections x in flight", format!("{} x {}", load.connections, load.in_flight)),
         ("partitions", load.partitions.to_string()),
-        ("receive B", options.receive_bytes.to_string()),
+        ("receive B", receive),
         ("sync", if options.sync { "each plan" } else { "none" }.to_owned()),
         ("variant", cell.variant.to_string()),
         ("worker cores", format!("{:?}", cell.cores).to_lowercase()),
@@ -183,6 +189,7 @@ fn run_once(
         load,
         cell,
         receive_bytes: options.receive_bytes,
+        receive_more: options.receive_more,
         sync: options.sync,
         core: options.server_core,
         other_core: options.client_core,

@@ -17,6 +17,7 @@ use super::storage::Storage;
 use super::{Cell as Compared, Load, WorkerCores};
 use crate::experiments::splice::set_nonblocking;
 use crate::experiments::{Doing, Failure, measure};
+use crate::sys::receive_now;
 
 /// Bytes of one answer: a Produce response of one partition is about so long.
 pub const ANSWER_BYTES: usize = 60;
@@ -25,6 +26,8 @@ const LENGTH_BYTES: usize = size_of::<u32>();
 const NETWORK_RING_ENTRIES: u32 = 1024;
 /// Workers for everything but regular files; there is nothing for them to do here.
 const UNBOUNDED_WORKERS_MAX: u32 = 4;
+/// Bytes that one connection may receive by system call before the others have their turn.
+const MORE_BYTES_MAX: usize = 1 << 20;
 
 /// What the server is told.
 pub struct Setup {
@@ -32,6 +35,7 @@ pub struct Setup {
     pub load: Load,
     pub cell: Compared,
     pub receive_bytes: usize,
+    pub receive_more: bool,
     pub sync: bool,
     pub core: usize,
     pub other_core: usize,
@@ -48,6 +52,8 @@ pub struct Served {
 struct Connection {
     number: usize,
     stream: TcpStream,
+    /// The same socket, for system calls.
+    socket: std::net::TcpStream,
     answers_due: Cell<usize>,
     wake: Notify,
 }
@@ -108,10 +114,13 @@ async fn serve_sockets(
     let storage = Storage::create(&setup.folder, setup.load.partitions, variant, setup.sync)?;
     place_workers(setup, &storage)?;
     let completions = storage.ring().watch().doing("watch a ring")?;
+    let open = sockets.len();
+    let connections: Result<_, _> = sockets.into_iter().enumerate().map(connection).collect();
+    let connections = connections.doing("a second descriptor of a socket")?;
     let shared = Rc::new(Shared {
         storage: RefCell::new(storage),
-        open: Cell::new(sockets.len()),
-        connections: sockets.into_iter().enumerate().map(connection).collect(),
+        open: Cell::new(open),
+        connections,
         flush: Notify::new(),
         all_closed: Notify::new(),
     });
@@ -119,7 +128,8 @@ async fn serve_sockets(
     tokio_uring::spawn(complete_plans(Rc::clone(&shared), completions));
     for connection in &shared.connections {
         tokio_uring::spawn(answer(Rc::clone(connection)));
-        let receiving = receive(Rc::clone(&shared), Rc::clone(connection), setup.receive_bytes);
+        let how = (setup.receive_bytes, setup.receive_more);
+        let receiving = receive(Rc::clone(&shared), Rc::clone(connection), how);
         tokio_uring::spawn(receiving);
     }
     shared.all_closed.notified().await;
@@ -129,13 +139,14 @@ async fn serve_sockets(
     Ok(Served { batches: work.batches, plans: work.plans, turns: work.turns })
 }
 
-fn connection((number, socket): (usize, std::net::TcpStream)) -> Rc<Connection> {
-    Rc::new(Connection {
+fn connection((number, socket): (usize, std::net::TcpStream)) -> std::io::Result<Rc<Connection>> {
+    Ok(Rc::new(Connection {
         number,
-        stream: TcpStream::from_std(socket),
+        stream: TcpStream::from_std(socket.try_clone()?),
+        socket,
         answers_due: Cell::new(0),
         wake: Notify::new(),
-    })
+    }))
 }
 
 fn place_workers(setup: &Setup, storage: &Storage) -> Result<(), Failure> {
@@ -180,15 +191,26 @@ async fn complete_plans(shared: Rc<Shared>, completions: AsyncFd<OwnedFd>) {
     }
 }
 
-async fn receive(shared: Rc<Shared>, connection: Rc<Connection>, receive_bytes: usize) {
+async fn receive(
+    shared: Rc<Shared>,
+    connection: Rc<Connection>,
+    (receive_bytes, receive_more): (usize, bool),
+) {
     let mut buffer = BytesMut::with_capacity(receive_bytes);
     loop {
-        while let Some(frame) = next_frame(&mut buffer) {
-            if shared.storage.borrow_mut().append(frame, connection.number) {
-                shared.flush.notify_one();
+        let mut more_bytes = 0;
+        loop {
+            append_frames(&shared, connection.number, &mut buffer);
+            make_room(&mut buffer, receive_bytes);
+            if !receive_more || more_bytes > MORE_BYTES_MAX {
+                break;
+            }
+            // An end or an error shows again in the receive on the ring.
+            match receive_now(&connection.socket, &mut buffer) {
+                Ok(count) if count > 0 => more_bytes += count,
+                Ok(_) | Err(_) => break,
             }
         }
-        make_room(&mut buffer, receive_bytes);
         let filled = buffer.len();
         let (result, slice) = connection.stream.read(buffer.slice(filled..)).await;
         buffer = slice.into_inner();
@@ -199,6 +221,14 @@ async fn receive(shared: Rc<Shared>, connection: Rc<Connection>, receive_bytes: 
     shared.open.set(shared.open.get() - 1);
     if shared.open.get() == 0 {
         shared.all_closed.notify_one();
+    }
+}
+
+fn append_frames(shared: &Shared, number: usize, buffer: &mut BytesMut) {
+    while let Some(frame) = next_frame(buffer) {
+        if shared.storage.borrow_mut().append(frame, number) {
+            shared.flush.notify_one();
+        }
     }
 }
 

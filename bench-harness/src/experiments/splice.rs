@@ -48,7 +48,7 @@ pub struct Options {
     out: Option<PathBuf>,
     /// steal, drop, hold (what becomes of a pipe when its socket is full), blocking, sendfile,
     /// read-send; may be repeated.
-    #[arg(long = "mode", default_values = ["steal", "drop", "hold", "blocking", "sendfile", "read-send"])]
+    #[arg(long = "mode", default_values_t = NAMES.map(|pair| pair.0))]
     modes: Vec<Mode>,
     /// Readers that ask and never read.
     #[arg(long, default_value_t = 200)]

@@ -92,6 +92,20 @@ class Confluent:
             raise TimeoutError(f"{left} records not delivered")
         return answers
 
+    def stream(self, topic, records, halfway):
+        """Idempotent; goes on through a server that goes away and comes back. `halfway` is called when half of the
+        records are handed over. Records with partition -1 go where the library's partitioner says."""
+        producer = Producer({**self.common, "enable.idempotence": True, "compression.type": "lz4", "linger.ms": 5,
+                             "queue.buffering.max.messages": 50_000, "message.timeout.ms": 300_000})
+        errors = []
+        for number, record in enumerate(records):
+            if number == len(records) // 2:
+                halfway()
+            send(producer, topic, record, lambda error, _: error and errors.append(error))
+        left = producer.flush(300)
+        if errors or left:
+            raise RuntimeError(f"{len(errors)} failed {errors[:1]}, {left} not delivered")
+
     def produce_one(self, topic, value):
         producer = Producer({**self.common, "message.max.bytes": 5_000_000, "message.timeout.ms": 20_000})
         errors = []
@@ -124,7 +138,7 @@ class Confluent:
                          for partition, start in starts.items()])
         received = []
         left = dict(counts)
-        deadline = time.monotonic() + lib.DEADLINE_S
+        deadline = time.monotonic() + lib.patience_s(counts)
         while any(number > 0 for number in left.values()) and time.monotonic() < deadline:
             for message in consumer.consume(1000, POLL_S):
                 if message.error():

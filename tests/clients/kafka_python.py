@@ -96,6 +96,23 @@ class KafkaPython:
         producer.close()
         return [(answer.partition, answer.offset) for answer in found]
 
+    def stream(self, topic, records, halfway):
+        """Idempotent; goes on through a server that goes away and comes back. `halfway` is called when half of the
+        records are handed over. Records with partition -1 go where the library's partitioner says."""
+        producer = self.producer(enable_idempotence=True, compression_type="lz4", batch_size=65_536,
+                                 max_block_ms=300_000, delivery_timeout_ms=300_000)
+        futures = []
+        for number, record in enumerate(records):
+            if number == len(records) // 2:
+                halfway()
+            partition = record.partition if record.partition >= 0 else None
+            futures.append(self.call(producer.send, topic, record.value, record.key, record.headers, partition,
+                                     record.timestamp))
+        self.call(producer.flush, 300)
+        for future in futures:
+            self.call(future.get, 10)
+        producer.close()
+
     def produce_one(self, topic, value):
         producer = self.producer(max_request_size=5_000_000, max_block_ms=8000)
         try:
@@ -132,7 +149,7 @@ class KafkaPython:
         consumer = self.assigned(topic, starts)
         received = []
         left = dict(counts)
-        deadline = time.monotonic() + lib.DEADLINE_S
+        deadline = time.monotonic() + lib.patience_s(counts)
         while any(number > 0 for number in left.values()) and time.monotonic() < deadline:
             for place, messages in self.call(consumer.poll, POLL_MS).items():
                 left[place.partition] -= len(messages)

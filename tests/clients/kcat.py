@@ -26,7 +26,7 @@ class Kcat:
         self.bootstrap = bootstrap
 
     def run(self, *arguments, stdin=b""):
-        return lib.run(["kcat", "-b", self.bootstrap, "-q", *arguments], stdin=stdin)
+        return lib.run(["kcat", "-b", self.bootstrap, *arguments], stdin=stdin)
 
     def lines(self, *arguments):
         answer = self.run(*arguments)
@@ -44,7 +44,7 @@ class Kcat:
 
     def offset_at(self, topic, partition, timestamp):
         """kcat -Q answers `topic [partition] offset N`."""
-        return int(self.lines("-Q", "-t", f"{topic}:{partition}:{timestamp}")[0].split()[-1])
+        return int(self.lines("-q", "-Q", "-t", f"{topic}:{partition}:{timestamp}")[0].split()[-1])
 
     def high_watermark(self, topic, partition):
         return self.offset_at(topic, partition, -1)

@@ -21,7 +21,8 @@ def code_of(error):
 
 class Confluent:
     def __init__(self, bootstrap):
-        self.common = {"bootstrap.servers": bootstrap, "topic.metadata.refresh.interval.ms": 5000}
+        self.common = {"bootstrap.servers": bootstrap, "log_level": 2,
+                       "topic.metadata.refresh.interval.ms": 5000}
         self.admin = AdminClient(self.common)
         # The library wants a group id even where no group is joined.
         self.asking = self.consumer()

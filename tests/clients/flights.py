@@ -40,14 +40,17 @@ def flight_lines():
 def records_of(header, lines):
     """One record per line; the partition is left to the client. Flights without a tail number have a null key."""
     names = header.split(",")
+    hours = {}
     records = []
     for line, row in zip(lines, csv.reader(io.StringIO("\n".join(lines)))):
         flight = dict(zip(names, row))
         # time_hour is the scheduled hour in UTC; the minute is a column of its own.
-        hour = calendar.timegm(time.strptime(flight["time_hour"], "%Y-%m-%dT%H:%M:%SZ"))
+        text = flight["time_hour"]
+        if text not in hours:
+            hours[text] = calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
         tail = flight["tailnum"]
         records.append(Record(-1, None if tail in ("", "NA") else tail.encode(), line.encode(), [],
-                              (hour + int(flight["minute"]) * 60) * 1000))
+                              (hours[text] + int(flight["minute"]) * 60) * 1000))
     return records
 
 

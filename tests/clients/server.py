@@ -21,6 +21,8 @@ STOP_S = 20
 
 
 class Uringlog:
+    """`uringlog serve` on a directory below `work`."""
+
     def __init__(self, work, binary, engine, durability, shards, settings=()):
         self.work = Path(work)
         self.data = self.work / "data"

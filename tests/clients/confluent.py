@@ -5,7 +5,7 @@ import time
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 import lib
 import suite
@@ -20,6 +20,8 @@ def code_of(error):
 
 
 class Confluent:
+    sends_null_headers = True
+
     def __init__(self, bootstrap):
         self.common = {"bootstrap.servers": bootstrap, "log_level": 2,
                        "topic.metadata.refresh.interval.ms": 5000}
@@ -133,8 +135,14 @@ class Confluent:
             raise Refused(found.error.code())
         return found.offset if found.offset >= 0 else None
 
-    def read(self, topic, starts, counts):
-        consumer = self.consumer()
+    def newest(self, topic, partition):
+        """(offset, timestamp) of the record with the highest timestamp."""
+        asked = {TopicPartition(topic, partition): OffsetSpec.max_timestamp()}
+        found = self.answer(self.admin.list_offsets(asked))
+        return found.offset, found.timestamp
+
+    def read(self, topic, starts, counts, fetch_bytes=1 << 20):
+        consumer = self.consumer(**{"max.partition.fetch.bytes": fetch_bytes})
         consumer.assign([TopicPartition(topic, partition, START.get(start, start))
                          for partition, start in starts.items()])
         received = []

@@ -104,7 +104,7 @@ def body(arguments):
     producing = LIBRARIES[arguments.producer](arguments.bootstrap)
     topic = lib.topic_name("flights", arguments.producer)
     # The flights are years old: the default retention would delete them at its next pass.
-    suite.ready_topic(producing, topic, PARTITIONS, {"retention.ms": "-1", "segment.bytes": str(2 << 20)})
+    suite.ready_topic(producing, topic, PARTITIONS, {"retention.ms": "-1", "segment.bytes": str(1 << 20)})
     report.step(f"{len(records)} flights read, topic {topic} is ready")
     midway = Midway(arguments.midway)
     started = time.monotonic()

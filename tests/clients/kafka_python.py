@@ -6,7 +6,7 @@ import time
 
 import kafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 import lib
@@ -27,6 +27,8 @@ def refuse(error):
 
 
 class KafkaPython:
+    sends_null_headers = False
+
     def __init__(self, bootstrap):
         self.bootstrap = bootstrap
         self.admin = KafkaAdminClient(bootstrap_servers=bootstrap)
@@ -35,9 +37,10 @@ class KafkaPython:
     def versions(self):
         return f"kafka-python {kafka.__version__}, takes the server for Kafka {self.admin._manager.broker_version}"
 
-    def consumer(self):
+    def consumer(self, fetch_bytes=1 << 20):
         return KafkaConsumer(bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False,
-                             auto_offset_reset="none", max_poll_records=5000)
+                             auto_offset_reset="none", max_poll_records=5000,
+                             max_partition_fetch_bytes=fetch_bytes)
 
     def call(self, function, *arguments, **named):
         try:
@@ -132,8 +135,14 @@ class KafkaPython:
         found = self.call(self.asking.offsets_for_times, {place: timestamp})[place]
         return found.offset if found is not None else None
 
-    def assigned(self, topic, starts):
-        consumer = self.consumer()
+    def newest(self, topic, partition):
+        """(offset, timestamp) of the record with the highest timestamp."""
+        place = TopicPartition(topic, partition)
+        found = self.call(self.admin.list_partition_offsets, {place: OffsetSpec.MAX_TIMESTAMP})[place]
+        return found.offset, found.timestamp
+
+    def assigned(self, topic, starts, **more):
+        consumer = self.consumer(**more)
         consumer.assign([TopicPartition(topic, partition) for partition in starts])
         for partition, start in starts.items():
             place = TopicPartition(topic, partition)
@@ -145,8 +154,8 @@ class KafkaPython:
                 consumer.seek(place, start)
         return consumer
 
-    def read(self, topic, starts, counts):
-        consumer = self.assigned(topic, starts)
+    def read(self, topic, starts, counts, fetch_bytes=1 << 20):
+        consumer = self.assigned(topic, starts, fetch_bytes=fetch_bytes)
         received = []
         left = dict(counts)
         deadline = time.monotonic() + lib.patience_s(counts)

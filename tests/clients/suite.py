@@ -1,6 +1,7 @@
 """The checks that every client library with an API of its own has to pass; `confluent.py` and `kafka_python.py`
 bring an adapter for theirs. An adapter has these methods (Refused is raised with Kafka's error code):
 
+    sends_null_headers                           whether the library lets a header's value be null
     versions()                                   text
     brokers()                                    {id: (host, port)}
     topics()                                     set of names
@@ -11,7 +12,8 @@ bring an adapter for theirs. An adapter has these methods (Refused is raised wit
     produce_one(topic, value)                    returns when it is acknowledged; large values reach the server
     bounds(topic, partition)                     (log start, high watermark)
     offset_at(topic, partition, timestamp)       offset or None
-    read(topic, starts, counts)                  starts {partition: "earliest"|"latest"|offset}, group-less;
+    newest(topic, partition)                     (offset, timestamp) of the highest timestamp
+    read(topic, starts, counts, fetch_bytes)     starts {partition: "earliest"|"latest"|offset}, group-less;
                                                  returns [(Record, offset)] in arriving order
     read_latest(topic, partition, nudge)         the first (Record, offset) that arrives after starting at the end;
                                                  calls nudge() every now and then until it does
@@ -49,6 +51,7 @@ def run(adapter, name, arguments):
     for move in MOVES:
         check_move(adapter, report, name, move, each)
     check_positions(adapter, report, name)
+    check_append_time(adapter, report, name)
     check_errors(adapter, report, name)
     check_unknown_topic(adapter, report, name, arguments.auto_create)
     return report.finish()
@@ -149,13 +152,33 @@ def check_positions(adapter, report, name):
     for stamp in (min(stamps) - 1000, stamps[0], stamps[777], stamps[1500] + 1, max(stamps)):
         report.equal(f"offset at timestamp {stamp - stamps[0]} ms after the first",
                      adapter.offset_at(topic, 1, stamp), lib.first_at_or_after(part, stamp))
+    offset, stamp = adapter.newest(topic, 1)
+    report.check("the highest timestamp", stamp == max(stamps) and stamps[offset] == stamp, (offset, stamp))
     report.equal("no offset after the last timestamp", adapter.offset_at(topic, 1, max(stamps) + 1), None)
-    marker = lib.Record(1, b"marker", b"nudge", [], max(stamps) + 5)
+    headers = [("null", None)] if adapter.sends_null_headers else []
+    marker = lib.Record(1, b"marker", b"nudge", headers, max(stamps) + 5)
     record, offset = adapter.read_latest(topic, 1, lambda: adapter.produce(topic, [marker], "all", "none", False))
     report.check("read from the end sees only what is new", record == marker and offset >= len(part),
                  (record, offset))
     end = adapter.bounds(topic, 1)[1]
     report.refused("fetch beyond the end", [lib.OFFSET_OUT_OF_RANGE], lambda: adapter.fetch_at(topic, 1, end + 1000))
+
+
+def check_append_time(adapter, report, name):
+    """A topic with LogAppendTime replaces the client's timestamps, compressed batches included."""
+    for codec in ("none", "gzip"):
+        topic = lib.topic_name(name, "append-time", "codec", codec)
+        ready_topic(adapter, topic, 1, {"message.timestamp.type": "LogAppendTime"})
+        records = lib.make_records(500, partitions=1)
+        before = int(time.time() * 1000)
+        adapter.produce(topic, records, "all", codec, True)
+        after = int(time.time() * 1000)
+        received = [record for record, _ in adapter.read(topic, {0: "earliest"}, {0: len(records)})]
+        report.check(f"append time, {codec}: the timestamps are the server's",
+                     all(before - 5 <= record.timestamp <= after + 5 for record in received))
+        report.equal(f"append time, {codec}: all else is the client's",
+                     [record._replace(timestamp=0) for record in received],
+                     [record._replace(timestamp=0) for record in records])
 
 
 def check_errors(adapter, report, name):
@@ -183,6 +206,9 @@ def check_errors(adapter, report, name):
                    lambda: adapter.produce_one(large, b"x" * (SERVER_MAX + 1)))
     adapter.produce_one(large, b"x" * (SERVER_MAX - 1000))
     report.equal("a record just under it is taken", adapter.bounds(large, 0), (0, 1))
+    received = adapter.read(large, {0: "earliest"}, {0: 1}, 1024)
+    report.equal("and read by a client that asks for 1 KiB at a time",
+                 [len(record.value) for record, _ in received], [SERVER_MAX - 1000])
 
 
 def check_unknown_topic(adapter, report, name, auto_create):

@@ -23,8 +23,11 @@ class Confluent:
     sends_null_headers = True
 
     def __init__(self, bootstrap):
-        self.common = {"bootstrap.servers": bootstrap, "log_level": 2,
-                       "topic.metadata.refresh.interval.ms": 5000}
+        self.common = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 2,
+            "topic.metadata.refresh.interval.ms": 5000,
+        }
         self.admin = AdminClient(self.common)
         # The library wants a group id even where no group is joined.
         self.asking = self.consumer()
@@ -33,8 +36,16 @@ class Confluent:
         return f"confluent-kafka {confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
 
     def consumer(self, **more):
-        return Consumer({**self.common, "group.id": "assigned-only", "enable.auto.commit": False,
-                         "auto.offset.reset": "error", "enable.partition.eof": False, **more})
+        return Consumer(
+            {
+                **self.common,
+                "group.id": "assigned-only",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": False,
+                **more,
+            }
+        )
 
     # Topics and configuration.
 
@@ -59,7 +70,9 @@ class Confluent:
         return {part.id: part.leader.id if part.leader else -1 for part in description.partitions}
 
     def create(self, topic, partitions, config, replicas=1):
-        self.answer(self.admin.create_topics([NewTopic(topic, partitions, replicas, config=config)]))
+        self.answer(
+            self.admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])
+        )
 
     def delete(self, topic):
         self.answer(self.admin.delete_topics([topic]))
@@ -77,29 +90,50 @@ class Confluent:
     # Producing.
 
     def produce(self, topic, records, acks, codec, idempotent):
-        producer = Producer({**self.common, "acks": acks, "compression.type": codec, "linger.ms": 5,
-                             "enable.idempotence": idempotent, "queue.buffering.max.messages": 200_000})
+        producer = Producer(
+            {
+                **self.common,
+                "acks": acks,
+                "compression.type": codec,
+                "linger.ms": 5,
+                "enable.idempotence": idempotent,
+                "queue.buffering.max.messages": 200_000,
+            }
+        )
         answers = [None] * len(records)
         errors = []
         for number, record in enumerate(records):
+
             def delivered(error, message, number=number):
                 if error:
                     errors.append(error)
                 else:
                     answers[number] = (message.partition(), message.offset())
+
             send(producer, topic, record, delivered)
         left = producer.flush(lib.DEADLINE_S)
         if errors:
-            raise Refused(errors[0].code(), f"{len(errors)} records not delivered: {errors[0].str()}")
+            raise Refused(
+                errors[0].code(), f"{len(errors)} records not delivered: {errors[0].str()}"
+            )
         if left:
             raise TimeoutError(f"{left} records not delivered")
         return answers
 
     def stream(self, topic, records, halfway):
         """Idempotent; goes on through a server that goes away and comes back. `halfway` is called when half of the
-        records are handed over. Records with partition -1 go where the library's partitioner says."""
-        producer = Producer({**self.common, "enable.idempotence": True, "compression.type": "lz4", "linger.ms": 5,
-                             "queue.buffering.max.messages": 50_000, "message.timeout.ms": 300_000})
+        records are handed over. Records with partition -1 go where the library's partitioner says.
+        """
+        producer = Producer(
+            {
+                **self.common,
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 50_000,
+                "message.timeout.ms": 300_000,
+            }
+        )
         errors = []
         for number, record in enumerate(records):
             if number == len(records) // 2:
@@ -110,7 +144,9 @@ class Confluent:
             raise RuntimeError(f"{len(errors)} failed {errors[:1]}, {left} not delivered")
 
     def produce_one(self, topic, value):
-        producer = Producer({**self.common, "message.max.bytes": 5_000_000, "message.timeout.ms": 20_000})
+        producer = Producer(
+            {**self.common, "message.max.bytes": 5_000_000, "message.timeout.ms": 20_000}
+        )
         errors = []
         try:
             producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
@@ -130,7 +166,9 @@ class Confluent:
             raise Refused(code_of(error)) from error
 
     def offset_at(self, topic, partition, timestamp):
-        found = self.asking.offsets_for_times([TopicPartition(topic, partition, timestamp)], timeout=30)[0]
+        found = self.asking.offsets_for_times(
+            [TopicPartition(topic, partition, timestamp)], timeout=30
+        )[0]
         if found.error:
             raise Refused(found.error.code())
         return found.offset if found.offset >= 0 else None
@@ -143,8 +181,12 @@ class Confluent:
 
     def read(self, topic, starts, counts, fetch_bytes=1 << 20):
         consumer = self.consumer(**{"max.partition.fetch.bytes": fetch_bytes})
-        consumer.assign([TopicPartition(topic, partition, START.get(start, start))
-                         for partition, start in starts.items()])
+        consumer.assign(
+            [
+                TopicPartition(topic, partition, START.get(start, start))
+                for partition, start in starts.items()
+            ]
+        )
         received = []
         left = dict(counts)
         deadline = time.monotonic() + lib.patience_s(counts)
@@ -188,8 +230,15 @@ class Confluent:
 def send(producer, topic, record, on_delivery):
     while True:
         try:
-            producer.produce(topic, record.value, record.key, record.partition, timestamp=record.timestamp,
-                             headers=record.headers, on_delivery=on_delivery)
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                record.partition,
+                timestamp=record.timestamp,
+                headers=record.headers,
+                on_delivery=on_delivery,
+            )
             break
         except BufferError:
             producer.poll(POLL_S)
@@ -197,8 +246,13 @@ def send(producer, topic, record, on_delivery):
 
 
 def record_of(message):
-    return Record(message.partition(), message.key(), message.value(), message.headers() or [],
-                  message.timestamp()[1])
+    return Record(
+        message.partition(),
+        message.key(),
+        message.value(),
+        message.headers() or [],
+        message.timestamp()[1],
+    )
 
 
 if __name__ == "__main__":

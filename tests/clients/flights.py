@@ -49,8 +49,15 @@ def records_of(header, lines):
         if text not in hours:
             hours[text] = calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
         tail = flight["tailnum"]
-        records.append(Record(-1, None if tail in ("", "NA") else tail.encode(), line.encode(), [],
-                              (hours[text] + int(flight["minute"]) * 60) * 1000))
+        records.append(
+            Record(
+                -1,
+                None if tail in ("", "NA") else tail.encode(),
+                line.encode(),
+                [],
+                (hours[text] + int(flight["minute"]) * 60) * 1000,
+            )
+        )
     return records
 
 
@@ -72,8 +79,9 @@ class Midway:
 
     def __call__(self):
         if self.command:
-            self.process = subprocess.Popen(self.command, shell=True, stdout=subprocess.DEVNULL,
-                                            stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                self.command, shell=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+            )
 
     def status(self):
         return self.process.wait(lib.DEADLINE_S) if self.process else None
@@ -84,11 +92,18 @@ def compare(report, sent, received):
     wanted = Counter((record.key, record.value, record.timestamp) for record in sent)
     got = Counter((record.key, record.value, record.timestamp) for record in received)
     missing, beyond = wanted - got, got - wanted
-    report.check("every flight once", not missing and not beyond,
-                 f"{missing.total()} missing, {beyond.total()} too many, first {list(missing)[:1]} {list(beyond)[:1]}")
+    report.check(
+        "every flight once",
+        not missing and not beyond,
+        f"{missing.total()} missing, {beyond.total()} too many, first {list(missing)[:1]} {list(beyond)[:1]}",
+    )
     ours, theirs = keyed(sent), keyed(received)
     wrong = [key for key in ours if ours[key] != theirs.get(key)]
-    report.check("the order of each aircraft's flights", not wrong, f"{len(wrong)} keys differ, first {wrong[:3]}")
+    report.check(
+        "the order of each aircraft's flights",
+        not wrong,
+        f"{len(wrong)} keys differ, first {wrong[:3]}",
+    )
     homes = defaultdict(set)
     for record in received:
         homes[record.key].add(record.partition)
@@ -100,11 +115,15 @@ def body(arguments):
     report = lib.Report(f"flights {arguments.producer} to {arguments.consumer}")
     header, lines = flight_lines()
     report.equal("flights in the file", len(lines), FLIGHTS)
-    records = records_of(header, lines[:arguments.records] if arguments.records < 100_000 else lines)
+    records = records_of(
+        header, lines[: arguments.records] if arguments.records < 100_000 else lines
+    )
     producing = LIBRARIES[arguments.producer](arguments.bootstrap)
     topic = lib.topic_name("flights", arguments.producer)
     # The flights are years old: the default retention would delete them at its next pass.
-    suite.ready_topic(producing, topic, PARTITIONS, {"retention.ms": "-1", "segment.bytes": str(1 << 20)})
+    suite.ready_topic(
+        producing, topic, PARTITIONS, {"retention.ms": "-1", "segment.bytes": str(1 << 20)}
+    )
     report.step(f"{len(records)} flights read, topic {topic} is ready")
     midway = Midway(arguments.midway)
     started = time.monotonic()
@@ -118,16 +137,24 @@ def body(arguments):
     report.step("all consumed")
     compare(report, records, [record for record, _ in received])
     earliest = min(record.timestamp for record in records)
-    report.equal("lookup of the year's first flight", min(
-        offset for partition in counts
-        if (offset := consuming.offset_at(topic, partition, earliest)) is not None), 0)
+    report.equal(
+        "lookup of the year's first flight",
+        min(
+            offset
+            for partition in counts
+            if (offset := consuming.offset_at(topic, partition, earliest)) is not None
+        ),
+        0,
+    )
     return report.finish()
 
 
 def more_options(parser):
     parser.add_argument("--producer", choices=LIBRARIES, default="confluent")
     parser.add_argument("--consumer", choices=LIBRARIES, default="kafka-python")
-    parser.add_argument("--midway", metavar="COMMAND", help="run by the shell when half is produced")
+    parser.add_argument(
+        "--midway", metavar="COMMAND", help="run by the shell when half is produced"
+    )
 
 
 if __name__ == "__main__":

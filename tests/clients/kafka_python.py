@@ -38,16 +38,23 @@ class KafkaPython:
         return f"kafka-python {kafka.__version__}, takes the server for Kafka {self.admin._manager.broker_version}"
 
     def consumer(self, fetch_bytes=1 << 20):
-        return KafkaConsumer(bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False,
-                             auto_offset_reset="none", max_poll_records=5000,
-                             max_partition_fetch_bytes=fetch_bytes)
+        return KafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_poll_records=5000,
+            max_partition_fetch_bytes=fetch_bytes,
+        )
 
     def call(self, function, *arguments, **named):
         try:
             return function(*arguments, **named)
         except ValueError as error:
             # The library looks at topic names itself before it sends.
-            raise Refused(lib.INVALID_TOPIC if "illegal" in str(error) else None, str(error)) from error
+            raise Refused(
+                lib.INVALID_TOPIC if "illegal" in str(error) else None, str(error)
+            ) from error
         except KafkaError as error:
             raise refuse(error) from error
 
@@ -55,7 +62,10 @@ class KafkaPython:
 
     def brokers(self):
         found = self.admin.describe_cluster()["brokers"]
-        return {broker.get("node_id", broker.get("broker_id")): (broker["host"], broker["port"]) for broker in found}
+        return {
+            broker.get("node_id", broker.get("broker_id")): (broker["host"], broker["port"])
+            for broker in found
+        }
 
     def topics(self):
         return set(self.admin.list_topics())
@@ -67,14 +77,24 @@ class KafkaPython:
         return {part["partition_index"]: part["leader_id"] for part in found["partitions"]}
 
     def create(self, topic, partitions, config, replicas=1):
-        self.call(self.admin.create_topics, {topic: {"num_partitions": partitions, "replication_factor": replicas,
-                                                     "configs": config}})
+        self.call(
+            self.admin.create_topics,
+            {
+                topic: {
+                    "num_partitions": partitions,
+                    "replication_factor": replicas,
+                    "configs": config,
+                }
+            },
+        )
 
     def delete(self, topic):
         self.call(self.admin.delete_topics, [topic])
 
     def configuration(self, kind, name):
-        found = self.call(self.admin.describe_configs, [ConfigResource(kind, name)], config_filter="all")
+        found = self.call(
+            self.admin.describe_configs, [ConfigResource(kind, name)], config_filter="all"
+        )
         entries = found[kind.name.lower()][name]
         return {key: entry["value"] for key, entry in entries.items()}
 
@@ -90,10 +110,18 @@ class KafkaPython:
         return KafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=5, **more)
 
     def produce(self, topic, records, acks, codec, idempotent):
-        producer = self.producer(acks="all" if acks == "all" else int(acks), enable_idempotence=idempotent,
-                                 compression_type=None if codec == "none" else codec, batch_size=65_536)
-        futures = [producer.send(topic, record.value, record.key, record.headers, record.partition,
-                                 record.timestamp) for record in records]
+        producer = self.producer(
+            acks="all" if acks == "all" else int(acks),
+            enable_idempotence=idempotent,
+            compression_type=None if codec == "none" else codec,
+            batch_size=65_536,
+        )
+        futures = [
+            producer.send(
+                topic, record.value, record.key, record.headers, record.partition, record.timestamp
+            )
+            for record in records
+        ]
         self.call(producer.flush, lib.DEADLINE_S)
         found = [self.call(future.get, 10) for future in futures]
         producer.close()
@@ -101,16 +129,31 @@ class KafkaPython:
 
     def stream(self, topic, records, halfway):
         """Idempotent; goes on through a server that goes away and comes back. `halfway` is called when half of the
-        records are handed over. Records with partition -1 go where the library's partitioner says."""
-        producer = self.producer(enable_idempotence=True, compression_type="lz4", batch_size=65_536,
-                                 max_block_ms=300_000, delivery_timeout_ms=300_000)
+        records are handed over. Records with partition -1 go where the library's partitioner says.
+        """
+        producer = self.producer(
+            enable_idempotence=True,
+            compression_type="lz4",
+            batch_size=65_536,
+            max_block_ms=300_000,
+            delivery_timeout_ms=300_000,
+        )
         futures = []
         for number, record in enumerate(records):
             if number == len(records) // 2:
                 halfway()
             partition = record.partition if record.partition >= 0 else None
-            futures.append(self.call(producer.send, topic, record.value, record.key, record.headers, partition,
-                                     record.timestamp))
+            futures.append(
+                self.call(
+                    producer.send,
+                    topic,
+                    record.value,
+                    record.key,
+                    record.headers,
+                    partition,
+                    record.timestamp,
+                )
+            )
         self.call(producer.flush, 300)
         for future in futures:
             self.call(future.get, 10)
@@ -138,7 +181,9 @@ class KafkaPython:
     def newest(self, topic, partition):
         """(offset, timestamp) of the record with the highest timestamp."""
         place = TopicPartition(topic, partition)
-        found = self.call(self.admin.list_partition_offsets, {place: OffsetSpec.MAX_TIMESTAMP})[place]
+        found = self.call(self.admin.list_partition_offsets, {place: OffsetSpec.MAX_TIMESTAMP})[
+            place
+        ]
         return found.offset, found.timestamp
 
     def assigned(self, topic, starts, **more):

@@ -80,7 +80,11 @@ def topics_on_disk(data):
         identity = re.search(r"topic_id: (\S+)", (folder / "partition.metadata").read_text())[1]
         known, partitions, epoch = found.get(topic, (identity, 0, 0))
         assert known == identity, f"{folder} has another topic id than its neighbours"
-        found[topic] = (identity, max(partitions, int(partition) + 1), max(epoch, highest_epoch(folder)))
+        found[topic] = (
+            identity,
+            max(partitions, int(partition) + 1),
+            max(epoch, highest_epoch(folder)),
+        )
     return found
 
 
@@ -93,8 +97,10 @@ def highest_epoch(folder):
 def must(*command, **environment):
     answer = lib.run([lib.KAFKA, *map(str, command)], env={**lib.os.environ, **environment})
     if answer.returncode:
-        raise RuntimeError(f"scripts/kafka {command[0]}: {answer.stdout.decode()[-1500:]} "
-                           f"{answer.stderr.decode()[-3000:]}")
+        raise RuntimeError(
+            f"scripts/kafka {command[0]}: {answer.stdout.decode()[-1500:]} "
+            f"{answer.stderr.decode()[-3000:]}"
+        )
     return answer.stdout.decode()
 
 
@@ -104,28 +110,52 @@ def prepare(report, kafka_dir, port):
     before = (data / "meta.properties").read_text()
     identity = read_properties(data / "meta.properties")
     node = identity["node.id"]
-    must("format", kafka_dir, port, f"metadata.log.dir={metadata}", f"node.id={node}",
-         KAFKA_CLUSTER_ID=identity["cluster.id"], KAFKA_FORMAT="--feature eligible.leader.replicas.version=0")
-    report.equal("format leaves meta.properties alone", (data / "meta.properties").read_text(), before)
-    topics = [f"{name}:{identity_}:{partitions}:{epoch}"
-              for name, (identity_, partitions, epoch) in topics_on_disk(data).items()]
-    out = must("java", lib.ROOT / "scripts/kafka-support/ImportTopics.java", metadata, node,
-               identity["directory.id"], *topics)
+    must(
+        "format",
+        kafka_dir,
+        port,
+        f"metadata.log.dir={metadata}",
+        f"node.id={node}",
+        KAFKA_CLUSTER_ID=identity["cluster.id"],
+        KAFKA_FORMAT="--feature eligible.leader.replicas.version=0",
+    )
+    report.equal(
+        "format leaves meta.properties alone", (data / "meta.properties").read_text(), before
+    )
+    topics = [
+        f"{name}:{identity_}:{partitions}:{epoch}"
+        for name, (identity_, partitions, epoch) in topics_on_disk(data).items()
+    ]
+    out = must(
+        "java",
+        lib.ROOT / "scripts/kafka-support/ImportTopics.java",
+        metadata,
+        node,
+        identity["directory.id"],
+        *topics,
+    )
     report.step(f"{len(topics)} topics imported: {out.strip()}")
 
 
 def start_kafka(kafka_dir, port):
     """The broker keeps its stdout: no pipe, it would never close."""
     with open(kafka_dir / "start.log", "wb") as log:
-        status = subprocess.run([lib.KAFKA, "start", str(kafka_dir), str(port)], stdout=log, stderr=log,
-                                stdin=subprocess.DEVNULL, check=False).returncode
+        status = subprocess.run(
+            [lib.KAFKA, "start", str(kafka_dir), str(port)],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        ).returncode
     if status:
         raise RuntimeError((kafka_dir / "start.log").read_text()[-3000:])
 
 
 def check_log(report, kafka_dir):
     lines = (kafka_dir / "server.log").read_text().splitlines()
-    strays = [line for line in lines if re.search(r"\bstray", line, re.I) and "No stray" not in line]
+    strays = [
+        line for line in lines if re.search(r"\bstray", line, re.I) and "No stray" not in line
+    ]
     report.check("no stray in Kafka's log", not strays, strays[:3])
     folders = [path.name for path in (kafka_dir / "data").iterdir() if path.name.endswith("-stray")]
     report.check("no stray folder", not folders, folders[:3])
@@ -138,12 +168,17 @@ def check_log(report, kafka_dir):
 def check_taken_over(report, bootstrap, written):
     client = Confluent(bootstrap)
     for topic, before in written.items():
-        leaders = lib.wait_until(lambda: suite.leaders_of(client, topic, PARTITIONS), f"leaders of {topic}")
+        leaders = lib.wait_until(
+            lambda: suite.leaders_of(client, topic, PARTITIONS), f"leaders of {topic}"
+        )
         report.equal(f"{topic} has its partitions", sorted(leaders), list(range(PARTITIONS)))
         after = read_topic(client, topic)
         report.moved += len(after)
-        report.check(f"{topic}: the same records at the same offsets", after == before,
-                     f"{len(after)} of {len(before)}")
+        report.check(
+            f"{topic}: the same records at the same offsets",
+            after == before,
+            f"{len(after)} of {len(before)}",
+        )
         more = lib.make_records(60, PARTITIONS, seed=2)
         client.produce(topic, more, "all", "none", True)
         grown = read_topic(client, topic)
@@ -171,7 +206,11 @@ def merge_brokers(first, second):
     """The partitions of two stock brokers in one directory, as two shards of ours leave them."""
     for folder in dump.partitions(second):
         shutil.move(folder, first / folder.name)
-    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
+    for name in (
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+    ):
         parts = [(directory / name).read_text().splitlines()[2:] for directory in (first, second)]
         lines = [line for part in parts for line in part]
         (first / name).write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
@@ -183,7 +222,9 @@ def body(arguments):
     if arguments.stock:
         source = server.StockKafka(work / "source")
     else:
-        source = server.Uringlog(work / "source", arguments.binary, arguments.engine, arguments.durability, 2)
+        source = server.Uringlog(
+            work / "source", arguments.binary, arguments.engine, arguments.durability, 2
+        )
     try:
         source.start()
         written = write_topics(report, source.bootstrap, arguments.records)
@@ -204,13 +245,19 @@ def body(arguments):
 
 if __name__ == "__main__":
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    PARSER = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     PARSER.add_argument("--binary", help="uringlog's binary")
-    PARSER.add_argument("--stock", action="store_true", help="let two stock brokers write the directory")
+    PARSER.add_argument(
+        "--stock", action="store_true", help="let two stock brokers write the directory"
+    )
     PARSER.add_argument("--engine", default="uring")
     PARSER.add_argument("--durability", default="device")
     PARSER.add_argument("--records", type=int, default=100_000)
-    PARSER.add_argument("--work", help="where the directories are made (the system's temporary directory)")
+    PARSER.add_argument(
+        "--work", help="where the directories are made (the system's temporary directory)"
+    )
     PARSER.add_argument("--keep", action="store_true", help="keep the directories")
     ARGUMENTS = PARSER.parse_args()
     lib.main(lambda: body(ARGUMENTS))

@@ -76,8 +76,11 @@ class Report:
         print(f"  {time.monotonic() - self.started:6.1f} s  {text}", flush=True)
 
     def finish(self):
-        print(f"{self.name}: {self.moved} records moved and compared, {self.passed} checks passed, "
-              f"{self.failed} checks failed, {time.monotonic() - self.started:.0f} s", flush=True)
+        print(
+            f"{self.name}: {self.moved} records moved and compared, {self.passed} checks passed, "
+            f"{self.failed} checks failed, {time.monotonic() - self.started:.0f} s",
+            flush=True,
+        )
         return 1 if self.failed else 0
 
 
@@ -90,9 +93,15 @@ def options(description, extra=None):
     """The options of every client script; `extra` adds a script's own to the parser."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
-    parser.add_argument("--records", type=int, default=100_000, help="how many to move at least (100000)")
-    parser.add_argument("--auto-create", choices=("on", "off", "ask"), default="ask",
-                        help="whether the server creates unknown topics; by default its configuration is asked")
+    parser.add_argument(
+        "--records", type=int, default=100_000, help="how many to move at least (100000)"
+    )
+    parser.add_argument(
+        "--auto-create",
+        choices=("on", "off", "ask"),
+        default="ask",
+        help="whether the server creates unknown topics; by default its configuration is asked",
+    )
     if extra:
         extra(parser)
     return parser.parse_args()
@@ -104,6 +113,7 @@ def topic_name(*parts):
 
 
 # Records.
+
 
 def make_records(count, partitions=PARTITIONS, seed=1):
     """`count` records in sending order: keys, null keys, null values, headers, timestamps that also go back.
@@ -143,24 +153,38 @@ def compare(report, what, sent, received):
     report.moved += len(received)
     missing = Counter(map(repr, sent)) - Counter(map(repr, received))
     beyond = Counter(map(repr, received)) - Counter(map(repr, sent))
-    report.check(f"{what}: every record once", not missing and not beyond,
-                 f"{missing.total()} missing, {beyond.total()} too many; first {shorten(list(missing)[:1])} "
-                 f"{shorten(list(beyond)[:1])}")
+    report.check(
+        f"{what}: every record once",
+        not missing and not beyond,
+        f"{missing.total()} missing, {beyond.total()} too many; first {shorten(list(missing)[:1])} "
+        f"{shorten(list(beyond)[:1])}",
+    )
     wrong = [partition for partition in wanted if wanted[partition] != got.get(partition)]
-    report.check(f"{what}: order within each partition", not wrong, f"differs in partitions {wrong}")
+    report.check(
+        f"{what}: order within each partition", not wrong, f"differs in partitions {wrong}"
+    )
 
 
 def first_at_or_after(records, timestamp):
     """The offset a lookup by timestamp has to give for one partition's records, or None."""
-    return next((offset for offset, record in enumerate(records) if record.timestamp >= timestamp), None)
+    return next(
+        (offset for offset, record in enumerate(records) if record.timestamp >= timestamp), None
+    )
 
 
 # Processes.
 
+
 def run(command, stdin=None, timeout=DEADLINE_S * 5, env=None):
     """Runs to the end; bytes in, CompletedProcess with bytes out. The caller judges the exit status."""
-    return subprocess.run(command, input=stdin if stdin is not None else b"", capture_output=True,
-                          timeout=timeout, env=env, check=False)
+    return subprocess.run(
+        command,
+        input=stdin if stdin is not None else b"",
+        capture_output=True,
+        timeout=timeout,
+        env=env,
+        check=False,
+    )
 
 
 def split_address(bootstrap):
@@ -219,6 +243,7 @@ def main(body):
         status = body()
     except Exception:  # noqa: BLE001 - the trace is the report
         import traceback
+
         traceback.print_exc()
         status = 1
     sys.stdout.flush()

@@ -57,19 +57,37 @@ def name_of(cell):
 
 
 def build_server(cell, work, arguments):
-    auto_create = "auto.create.topics.enable=" + ("false" if cell.engine == "plain-file" else "true")
+    auto_create = "auto.create.topics.enable=" + (
+        "false" if cell.engine == "plain-file" else "true"
+    )
     if cell.engine == "stock":
         return server.StockKafka(work / "server", cell.shards, arguments.set)
-    return server.Uringlog(work / "server", arguments.binary, cell.engine, cell.tier, cell.shards,
-                           [auto_create, *arguments.set])
+    return server.Uringlog(
+        work / "server",
+        arguments.binary,
+        cell.engine,
+        cell.tier,
+        cell.shards,
+        [auto_create, *arguments.set],
+    )
 
 
 def client_command(cell, arguments, under_test):
     script, *more = CLIENTS[cell.client]
     command = [sys.executable, str(HERE / script), *more, "--records", str(arguments.records)]
     if cell.client == "takeover":
-        origin = ["--stock"] if cell.engine == "stock" else [
-            "--binary", str(arguments.binary), "--engine", cell.engine, "--durability", cell.tier]
+        origin = (
+            ["--stock"]
+            if cell.engine == "stock"
+            else [
+                "--binary",
+                str(arguments.binary),
+                "--engine",
+                cell.engine,
+                "--durability",
+                cell.tier,
+            ]
+        )
         return command + origin
     command += ["--bootstrap", under_test.bootstrap]
     if cell.client.startswith("flights"):
@@ -101,7 +119,11 @@ def run_cell(cell, work, arguments):
     under_test = build_server(cell, work, arguments)
     try:
         under_test.start()
-        report.equal("the client's exit status", run_client(client_command(cell, arguments, under_test), log), 0)
+        report.equal(
+            "the client's exit status",
+            run_client(client_command(cell, arguments, under_test), log),
+            0,
+        )
         status, seconds = under_test.stop()
         report.equal("the server's exit status after SIGTERM", status, 0)
         report.step(f"orderly stop in {seconds:.2f} s")
@@ -128,8 +150,12 @@ def choose(arguments):
     if arguments.stock:
         return [Cell(client, "stock", "page-cache", 2) for client in arguments.clients or CLIENTS]
     cells = full() if arguments.full else list(QUICK)
-    for field, wanted in (("client", arguments.clients), ("engine", arguments.engines), ("tier", arguments.tiers),
-                          ("shards", arguments.shards)):
+    for field, wanted in (
+        ("client", arguments.clients),
+        ("engine", arguments.engines),
+        ("tier", arguments.tiers),
+        ("shards", arguments.shards),
+    ):
         cells = [cell for cell in cells if not wanted or getattr(cell, field) in wanted]
     return cells
 
@@ -139,20 +165,29 @@ def default_binary():
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="scripts/matrix", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="scripts/matrix",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--quick", action="store_true", help="a covering subset (the default)")
     parser.add_argument("--full", action="store_true", help="every cell")
-    parser.add_argument("--stock", action="store_true", help="two stock Kafka brokers instead of uringlog")
+    parser.add_argument(
+        "--stock", action="store_true", help="two stock Kafka brokers instead of uringlog"
+    )
     parser.add_argument("--list", action="store_true", help="print the cells and end")
     parser.add_argument("--binary", type=Path, default=default_binary(), help="uringlog's binary")
     parser.add_argument("--records", type=int, default=100_000, help="records per cell at least")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the server")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the server"
+    )
     parser.add_argument("--clients", nargs="+", choices=CLIENTS, help="only these")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, help="only these")
     parser.add_argument("--tiers", nargs="+", choices=TIERS, help="only these")
     parser.add_argument("--shards", nargs="+", type=int, choices=SHARDS, help="only these")
-    parser.add_argument("--work", help="where directories are made (the system's temporary directory)")
+    parser.add_argument(
+        "--work", help="where directories are made (the system's temporary directory)"
+    )
     parser.add_argument("--keep", action="store_true", help="keep directories of passed cells too")
     return parser.parse_args()
 
@@ -164,7 +199,9 @@ def main():
         print("\n".join(map(name_of, cells)))
         return 0
     if not arguments.stock and not os.access(arguments.binary, os.X_OK):
-        print(f"{arguments.binary} is missing: build it with `cargo build --release`, or name one with --binary")
+        print(
+            f"{arguments.binary} is missing: build it with `cargo build --release`, or name one with --binary"
+        )
         return 2
     work = Path(tempfile.mkdtemp(prefix="uringlog-matrix-", dir=arguments.work))
     results = []

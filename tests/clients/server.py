@@ -1,8 +1,8 @@
 """Servers under test: uringlog's binary, and stock Kafka through scripts/kafka with the same face.
 
-    start() -> waits until every port accepts     stop() -> exit status 0 is required     kill() -> kill -9
-    bootstrap, data (the log directory), log (what it printed), restart_command (kill -9 and start again, as one
-    shell command, for scripts that do it in the middle of their work)
+start() -> waits until every port accepts     stop() -> exit status 0 is required     kill() -> kill -9
+bootstrap, data (the log directory), log (what it printed), restart_command (kill -9 and start again, as one
+shell command, for scripts that do it in the middle of their work)
 """
 
 import os
@@ -31,12 +31,25 @@ class Uringlog:
         self.shards = shards
         self.port = lib.free_port(shards)
         self.bootstrap = f"127.0.0.1:{self.port}"
-        self.command = [str(binary), "serve", "--dir", str(self.data), "--listen", self.bootstrap,
-                        "--engine", engine, "--durability", durability, "--shards", str(shards)]
+        self.command = [
+            str(binary),
+            "serve",
+            "--dir",
+            str(self.data),
+            "--listen",
+            self.bootstrap,
+            "--engine",
+            engine,
+            "--durability",
+            durability,
+            "--shards",
+            str(shards),
+        ]
         for setting in settings:
             self.command += ["--set", setting]
-        self.restart_command = shlex.join([sys.executable, __file__, str(self.work), str(shards), str(self.port),
-                                           *self.command])
+        self.restart_command = shlex.join(
+            [sys.executable, __file__, str(self.work), str(shards), str(self.port), *self.command]
+        )
 
     def start(self):
         self.work.mkdir(parents=True, exist_ok=True)
@@ -65,18 +78,27 @@ def start_process(work, command, port, shards):
     status_file, pid_file = work / "server.status", work / "server.pid"
     status_file.unlink(missing_ok=True)
     pid_file.unlink(missing_ok=True)
-    script = f"{shlex.join(command)} & echo $! >{shlex.quote(str(pid_file))}.new && " \
-             f"mv {shlex.quote(str(pid_file))}.new {shlex.quote(str(pid_file))}; " \
-             f"wait $!; echo $? >{shlex.quote(str(status_file))}"
+    script = (
+        f"{shlex.join(command)} & echo $! >{shlex.quote(str(pid_file))}.new && "
+        f"mv {shlex.quote(str(pid_file))}.new {shlex.quote(str(pid_file))}; "
+        f"wait $!; echo $? >{shlex.quote(str(status_file))}"
+    )
     with open(work / "server.log", "ab") as log:
-        subprocess.Popen(["/bin/sh", "-c", script], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                         start_new_session=True)
+        subprocess.Popen(
+            ["/bin/sh", "-c", script],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     lib.wait_until(pid_file.exists, "the server's process", START_S, 0.005)
     pid = int(pid_file.read_text())
     began = time.monotonic()
     while not all(lib.accepts(port + shard) for shard in range(shards)):
         if not alive(pid) or time.monotonic() > began + START_S:
-            raise RuntimeError(f"the server did not start: {(work / 'server.log').read_text()[-3000:]}")
+            raise RuntimeError(
+                f"the server did not start: {(work / 'server.log').read_text()[-3000:]}"
+            )
         time.sleep(0.01)
     return time.monotonic() - began
 
@@ -119,7 +141,9 @@ class StockKafka:
         self.dirs = [self.work / f"broker-{i}" for i in range(brokers)]
         self.data = self.dirs[0] / "data"
         victim, port = self.dirs[-1], self.port + brokers - 1
-        self.restart_command = f"{lib.KAFKA} kill {victim} && sleep 1 && {lib.KAFKA} start {victim} {port}"
+        self.restart_command = (
+            f"{lib.KAFKA} kill {victim} && sleep 1 && {lib.KAFKA} start {victim} {port}"
+        )
 
     def start(self):
         began = time.monotonic()
@@ -142,8 +166,13 @@ class StockKafka:
     def must(self, *arguments):
         # The broker inherits stdout: a pipe would never close.
         with open(self.work.parent / f"{self.work.name}.log", "ab") as log:
-            subprocess.run([lib.KAFKA, *map(str, arguments)], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                           check=True)
+            subprocess.run(
+                [lib.KAFKA, *map(str, arguments)],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                check=True,
+            )
 
 
 if __name__ == "__main__":

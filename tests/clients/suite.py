@@ -60,12 +60,23 @@ def run(adapter, name, arguments):
 def check_metadata(adapter, report, bootstrap):
     brokers = adapter.brokers()
     report.check("metadata names a broker", bool(brokers))
-    report.check("metadata names the bootstrap address", lib.split_address(bootstrap) in brokers.values(), brokers)
+    report.check(
+        "metadata names the bootstrap address",
+        lib.split_address(bootstrap) in brokers.values(),
+        brokers,
+    )
     ports = [port for _, port in brokers.values()]
     report.check("every broker has an address of its own", len(set(ports)) == len(ports), brokers)
     config = adapter.broker_config(min(brokers))
-    for wanted in ("num.partitions", "auto.create.topics.enable", "message.max.bytes", "log.segment.bytes"):
-        report.check(f"the broker's configuration names {wanted}", wanted in config, sorted(config)[:20])
+    for wanted in (
+        "num.partitions",
+        "auto.create.topics.enable",
+        "message.max.bytes",
+        "log.segment.bytes",
+    ):
+        report.check(
+            f"the broker's configuration names {wanted}", wanted in config, sorted(config)[:20]
+        )
 
 
 def check_topics(adapter, report):
@@ -73,16 +84,24 @@ def check_topics(adapter, report):
     adapter.create(topic, 3, {"retention.ms": "-1", "segment.bytes": "1048576"})
     lib.wait_until(lambda: topic in adapter.topics(), f"{topic} in the list")
     leaders = lib.wait_until(lambda: leaders_of(adapter, topic, 3), f"leaders of {topic}")
-    report.check("leaders are brokers of the cluster", set(leaders.values()) <= set(adapter.brokers()), leaders)
+    report.check(
+        "leaders are brokers of the cluster",
+        set(leaders.values()) <= set(adapter.brokers()),
+        leaders,
+    )
     config = adapter.topic_config(topic)
     report.equal("retention.ms as created", config.get("retention.ms"), "-1")
     report.equal("segment.bytes as created", config.get("segment.bytes"), "1048576")
     report.equal("cleanup.policy by default", config.get("cleanup.policy"), "delete")
     report.equal("bounds of an empty partition", adapter.bounds(topic, 2), (0, 0))
-    report.refused("create it again", [lib.TOPIC_ALREADY_EXISTS], lambda: adapter.create(topic, 3, {}))
+    report.refused(
+        "create it again", [lib.TOPIC_ALREADY_EXISTS], lambda: adapter.create(topic, 3, {})
+    )
     adapter.delete(topic)
     lib.wait_until(lambda: topic not in adapter.topics(), f"{topic} gone from the list")
-    report.refused("delete it again", [lib.UNKNOWN_TOPIC_OR_PARTITION], lambda: adapter.delete(topic))
+    report.refused(
+        "delete it again", [lib.UNKNOWN_TOPIC_OR_PARTITION], lambda: adapter.delete(topic)
+    )
     adapter.create(topic, 1, {})
     leaders = lib.wait_until(lambda: leaders_of(adapter, topic, 1), f"leaders of the new {topic}")
     report.equal("created anew with one partition", sorted(leaders), [0])
@@ -105,9 +124,12 @@ def ready_topic(adapter, topic, partitions, config=None):
 
     def answers():
         try:
-            return all(adapter.bounds(topic, partition) == (0, 0) for partition in range(partitions))
+            return all(
+                adapter.bounds(topic, partition) == (0, 0) for partition in range(partitions)
+            )
         except Refused:
             return False
+
     lib.wait_until(answers, f"every partition of {topic} to answer")
 
 
@@ -121,20 +143,34 @@ def check_move(adapter, report, name, move, count):
     produced = time.monotonic()
     counts = {partition: len(part) for partition, part in lib.by_partition(records).items()}
     if acks == "0":
-        lib.wait_until(lambda: sum(adapter.bounds(topic, p)[1] for p in counts) >= count, f"{label}: arrival")
+        lib.wait_until(
+            lambda: sum(adapter.bounds(topic, p)[1] for p in counts) >= count, f"{label}: arrival"
+        )
     else:
         places = [(record.partition, number // PARTITIONS) for number, record in enumerate(records)]
-        report.check(f"{label}: every acknowledgement names partition and offset", delivered == places,
-                     f"{lib.shorten(delivered[:8])}")
+        report.check(
+            f"{label}: every acknowledgement names partition and offset",
+            delivered == places,
+            f"{lib.shorten(delivered[:8])}",
+        )
     received = adapter.read(topic, {partition: "earliest" for partition in counts}, counts)
     lib.compare(report, label, records, [record for record, _ in received])
-    in_order = all(offset == number for part in counts for number, offset in
-                   enumerate(offset for record, offset in received if record.partition == part))
+    in_order = all(
+        offset == number
+        for part in counts
+        for number, offset in enumerate(
+            offset for record, offset in received if record.partition == part
+        )
+    )
     report.check(f"{label}: offsets without a gap", in_order)
     bounds = {partition: adapter.bounds(topic, partition) for partition in counts}
-    report.equal(f"{label}: bounds", bounds, {partition: (0, number) for partition, number in counts.items()})
-    report.step(f"{label}: {count} records, {count / (produced - started):.0f}/s out, "
-                f"{count / (time.monotonic() - produced):.0f}/s in")
+    report.equal(
+        f"{label}: bounds", bounds, {partition: (0, number) for partition, number in counts.items()}
+    )
+    report.step(
+        f"{label}: {count} records, {count / (produced - started):.0f}/s out, "
+        f"{count / (time.monotonic() - produced):.0f}/s in"
+    )
 
 
 def check_positions(adapter, report, name):
@@ -146,22 +182,41 @@ def check_positions(adapter, report, name):
     part = lib.by_partition(records)[1]
     for start in (0, 1, 1234, len(part) - 1):
         received = adapter.read(topic, {1: start}, {1: len(part) - start})
-        report.check(f"read from offset {start}", [record for record, _ in received] == part[start:] and
-                     received[0][1] == start, lib.shorten(received[:1]))
+        report.check(
+            f"read from offset {start}",
+            [record for record, _ in received] == part[start:] and received[0][1] == start,
+            lib.shorten(received[:1]),
+        )
     stamps = [record.timestamp for record in part]
     for stamp in (min(stamps) - 1000, stamps[0], stamps[777], stamps[1500] + 1, max(stamps)):
-        report.equal(f"offset at timestamp {stamp - stamps[0]} ms after the first",
-                     adapter.offset_at(topic, 1, stamp), lib.first_at_or_after(part, stamp))
+        report.equal(
+            f"offset at timestamp {stamp - stamps[0]} ms after the first",
+            adapter.offset_at(topic, 1, stamp),
+            lib.first_at_or_after(part, stamp),
+        )
     offset, stamp = adapter.newest(topic, 1)
-    report.check("the highest timestamp", stamp == max(stamps) and stamps[offset] == stamp, (offset, stamp))
-    report.equal("no offset after the last timestamp", adapter.offset_at(topic, 1, max(stamps) + 1), None)
+    report.check(
+        "the highest timestamp", stamp == max(stamps) and stamps[offset] == stamp, (offset, stamp)
+    )
+    report.equal(
+        "no offset after the last timestamp", adapter.offset_at(topic, 1, max(stamps) + 1), None
+    )
     headers = [("null", None)] if adapter.sends_null_headers else []
     marker = lib.Record(1, b"marker", b"nudge", headers, max(stamps) + 5)
-    record, offset = adapter.read_latest(topic, 1, lambda: adapter.produce(topic, [marker], "all", "none", False))
-    report.check("read from the end sees only what is new", record == marker and offset >= len(part),
-                 (record, offset))
+    record, offset = adapter.read_latest(
+        topic, 1, lambda: adapter.produce(topic, [marker], "all", "none", False)
+    )
+    report.check(
+        "read from the end sees only what is new",
+        record == marker and offset >= len(part),
+        (record, offset),
+    )
     end = adapter.bounds(topic, 1)[1]
-    report.refused("fetch beyond the end", [lib.OFFSET_OUT_OF_RANGE], lambda: adapter.fetch_at(topic, 1, end + 1000))
+    report.refused(
+        "fetch beyond the end",
+        [lib.OFFSET_OUT_OF_RANGE],
+        lambda: adapter.fetch_at(topic, 1, end + 1000),
+    )
 
 
 def check_append_time(adapter, report, name):
@@ -174,41 +229,68 @@ def check_append_time(adapter, report, name):
         adapter.produce(topic, records, "all", codec, True)
         after = int(time.time() * 1000)
         received = [record for record, _ in adapter.read(topic, {0: "earliest"}, {0: len(records)})]
-        report.check(f"append time, {codec}: the timestamps are the server's",
-                     all(before - 5 <= record.timestamp <= after + 5 for record in received))
-        report.equal(f"append time, {codec}: all else is the client's",
-                     [record._replace(timestamp=0) for record in received],
-                     [record._replace(timestamp=0) for record in records])
+        report.check(
+            f"append time, {codec}: the timestamps are the server's",
+            all(before - 5 <= record.timestamp <= after + 5 for record in received),
+        )
+        report.equal(
+            f"append time, {codec}: all else is the client's",
+            [record._replace(timestamp=0) for record in received],
+            [record._replace(timestamp=0) for record in records],
+        )
 
 
 def check_errors(adapter, report, name):
     for illegal in ("with/slash", "with space", "x" * 250, ".."):
-        report.refused(f"create the illegal name {illegal[:12]!r}", [lib.INVALID_TOPIC],
-                       lambda: adapter.create(illegal, 1, {}))
+        report.refused(
+            f"create the illegal name {illegal[:12]!r}",
+            [lib.INVALID_TOPIC],
+            lambda: adapter.create(illegal, 1, {}),
+        )
     fresh = lib.topic_name(name, "refused")
-    report.refused("create with 0 partitions", [lib.INVALID_PARTITIONS], lambda: adapter.create(fresh, 0, {}))
-    report.refused("create with 99 replicas", [lib.INVALID_REPLICATION_FACTOR],
-                   lambda: adapter.create(fresh, 1, {}, 99))
-    report.refused("create with an unknown config", [lib.INVALID_CONFIG],
-                   lambda: adapter.create(fresh, 1, {"retention.msec": "1"}))
-    report.refused("create with an illegal value", [lib.INVALID_CONFIG],
-                   lambda: adapter.create(fresh, 1, {"retention.ms": "soon"}))
+    report.refused(
+        "create with 0 partitions", [lib.INVALID_PARTITIONS], lambda: adapter.create(fresh, 0, {})
+    )
+    report.refused(
+        "create with 99 replicas",
+        [lib.INVALID_REPLICATION_FACTOR],
+        lambda: adapter.create(fresh, 1, {}, 99),
+    )
+    report.refused(
+        "create with an unknown config",
+        [lib.INVALID_CONFIG],
+        lambda: adapter.create(fresh, 1, {"retention.msec": "1"}),
+    )
+    report.refused(
+        "create with an illegal value",
+        [lib.INVALID_CONFIG],
+        lambda: adapter.create(fresh, 1, {"retention.ms": "soon"}),
+    )
     report.check("none of these made a topic", fresh not in adapter.topics())
     small = lib.topic_name(name, "small")
     ready_topic(adapter, small, 1, {"max.message.bytes": str(SMALL_MAX)})
-    report.refused("a record over the topic's limit", [lib.MESSAGE_TOO_LARGE],
-                   lambda: adapter.produce_one(small, b"x" * (2 * SMALL_MAX)))
+    report.refused(
+        "a record over the topic's limit",
+        [lib.MESSAGE_TOO_LARGE],
+        lambda: adapter.produce_one(small, b"x" * (2 * SMALL_MAX)),
+    )
     adapter.produce_one(small, b"x" * (SMALL_MAX // 2))
     report.equal("a record under the limit is taken", adapter.bounds(small, 0), (0, 1))
     large = lib.topic_name(name, "large")
     ready_topic(adapter, large, 1)
-    report.refused("a record over the server's limit", [lib.MESSAGE_TOO_LARGE],
-                   lambda: adapter.produce_one(large, b"x" * (SERVER_MAX + 1)))
+    report.refused(
+        "a record over the server's limit",
+        [lib.MESSAGE_TOO_LARGE],
+        lambda: adapter.produce_one(large, b"x" * (SERVER_MAX + 1)),
+    )
     adapter.produce_one(large, b"x" * (SERVER_MAX - 1000))
     report.equal("a record just under it is taken", adapter.bounds(large, 0), (0, 1))
     received = adapter.read(large, {0: "earliest"}, {0: 1}, 1024)
-    report.equal("and read by a client that asks for 1 KiB at a time",
-                 [len(record.value) for record, _ in received], [SERVER_MAX - 1000])
+    report.equal(
+        "and read by a client that asks for 1 KiB at a time",
+        [len(record.value) for record, _ in received],
+        [SERVER_MAX - 1000],
+    )
 
 
 def check_unknown_topic(adapter, report, name, auto_create):
@@ -218,15 +300,26 @@ def check_unknown_topic(adapter, report, name, auto_create):
     topic = lib.topic_name(name, "unknown")
     if auto_create == "off":
         # librdkafka finds out from the metadata and answers with its own code -188.
-        report.refused("produce to an unknown topic", [lib.UNKNOWN_TOPIC_OR_PARTITION, -188],
-                       lambda: adapter.produce_one(topic, b"value"))
+        report.refused(
+            "produce to an unknown topic",
+            [lib.UNKNOWN_TOPIC_OR_PARTITION, -188],
+            lambda: adapter.produce_one(topic, b"value"),
+        )
         report.check("it was not created", topic not in adapter.topics())
         return
     adapter.produce_one(topic, b"value")
-    report.equal("an unknown topic is created with num.partitions", len(adapter.describe(topic)),
-                 int(config["num.partitions"]))
-    counts = {partition: adapter.bounds(topic, partition)[1] for partition in adapter.describe(topic)}
+    report.equal(
+        "an unknown topic is created with num.partitions",
+        len(adapter.describe(topic)),
+        int(config["num.partitions"]),
+    )
+    counts = {
+        partition: adapter.bounds(topic, partition)[1] for partition in adapter.describe(topic)
+    }
     received = adapter.read(topic, {partition: "earliest" for partition in counts}, counts)
     report.equal("and keeps the record", [record.value for record, _ in received], [b"value"])
-    report.refused("produce to an illegal name", [lib.INVALID_TOPIC],
-                   lambda: adapter.produce_one("with space", b"value"))
+    report.refused(
+        "produce to an illegal name",
+        [lib.INVALID_TOPIC],
+        lambda: adapter.produce_one("with space", b"value"),
+    )

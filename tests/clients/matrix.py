@@ -92,6 +92,7 @@ def client_command(cell, arguments, under_test):
     command += ["--bootstrap", under_test.bootstrap]
     if cell.client.startswith("flights"):
         command += ["--midway", under_test.restart_command]
+        command += ["--at-least-once"] if cell.engine == "stock" else []
     return command
 
 

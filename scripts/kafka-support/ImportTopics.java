@@ -4,19 +4,23 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.metadata.ConfigRecord;
 import org.apache.kafka.common.metadata.PartitionRecord;
 import org.apache.kafka.common.metadata.TopicRecord;
+import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.metadata.bootstrap.BootstrapDirectory;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 
 /**
- * Adds topics that exist on disk to the bootstrap metadata of a freshly formatted Kafka metadata directory, with the
- * ids they have. A KRaft controller appends these records when it finds an empty metadata log, so the broker finds
- * its partitions in the metadata and takes none of them for a stray.
+ * Adds topics that exist on disk to the bootstrap metadata of a freshly formatted Kafka metadata
+ * directory, with the ids they have. A KRaft controller appends these records when it finds an
+ * empty metadata log, so the broker finds its partitions in the metadata and takes none of them
+ * for a stray.
  *
- *   ImportTopics METADATA-DIR NODE-ID DIRECTORY-ID TOPIC:TOPIC-ID:PARTITIONS:LEADER-EPOCH[:NAME=VALUE...] ...
+ *   ImportTopics METADATA-DIR NODE-ID DIRECTORY-ID TOPIC ...
+ *   TOPIC is NAME:TOPIC-ID:PARTITIONS:LEADER-EPOCH[:CONFIG=VALUE...]
  *
- * Partitions come in without a leader: the controller elects one when the broker registers, as after a restart, and
- * that raises the leader epoch, so LEADER-EPOCH is the highest that the partitions' files know.
+ * Partitions come in without a leader: the controller elects one when the broker registers, as
+ * after a restart, and that raises the leader epoch, so LEADER-EPOCH is the highest that the
+ * partitions' files know.
  */
 public class ImportTopics {
     public static void main(String[] arguments) throws Exception {
@@ -31,7 +35,8 @@ public class ImportTopics {
         System.out.println(records.size() + " records");
     }
 
-    private static void addTopic(List<ApiMessageAndVersion> records, String[] topic, int node, Uuid directoryId) {
+    private static void addTopic(
+            List<ApiMessageAndVersion> records, String[] topic, int node, Uuid directoryId) {
         Uuid id = Uuid.fromString(topic[1]);
         records.add(record(new TopicRecord().setName(topic[0]).setTopicId(id), 0));
         for (int partition = 0; partition < Integer.parseInt(topic[2]); partition++) {
@@ -47,12 +52,15 @@ public class ImportTopics {
         }
         for (int i = 4; i < topic.length; i++) {
             String[] setting = topic[i].split("=", 2);
-            records.add(record(new ConfigRecord().setResourceType((byte) 2).setResourceName(topic[0])
-                .setName(setting[0]).setValue(setting[1]), 0));
+            records.add(record(new ConfigRecord()
+                .setResourceType((byte) 2)
+                .setResourceName(topic[0])
+                .setName(setting[0])
+                .setValue(setting[1]), 0));
         }
     }
 
-    private static ApiMessageAndVersion record(org.apache.kafka.common.protocol.ApiMessage message, int version) {
+    private static ApiMessageAndVersion record(ApiMessage message, int version) {
         return new ApiMessageAndVersion(message, (short) version);
     }
 }

@@ -33,7 +33,8 @@ class Confluent:
         self.asking = self.consumer()
 
     def versions(self):
-        return f"confluent-kafka {confluent_kafka.__version__}, librdkafka {confluent_kafka.libversion()[0]}"
+        library = confluent_kafka.libversion()[0]
+        return f"confluent-kafka {confluent_kafka.__version__}, librdkafka {library}"
 
     def consumer(self, **more):
         return Consumer(
@@ -121,8 +122,9 @@ class Confluent:
         return answers
 
     def stream(self, topic, records, halfway):
-        """Idempotent; goes on through a server that goes away and comes back. `halfway` is called when half of the
-        records are handed over. Records with partition -1 go where the library's partitioner says.
+        """Idempotent; goes on through a server that goes away and comes back. `halfway` is called
+        when half of the records are handed over. Records with partition -1 go where the library's
+        partitioner says.
         """
         producer = Producer(
             {

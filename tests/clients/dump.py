@@ -1,4 +1,5 @@
-"""Kafka's own kafka-dump-log over every partition of a stopped server's directory: no complaint is allowed.
+"""Kafka's own kafka-dump-log over every partition of a stopped server's directory: no complaint
+is allowed.
 
 dump.py DIR      checks all partitions in DIR; exit status 0 when nothing is wrong
 """
@@ -12,7 +13,8 @@ import lib
 
 # The lines that the tool prints for good files; whatever else it says is a complaint.
 LOG_LINES = re.compile(
-    r"^(Dumping .*\.log$|Log starting offset: \d+$|baseOffset: .* compresscodec: (?P<codec>\w+) crc: \d+|"
+    r"^(Dumping .*\.log$|Log starting offset: \d+$|"
+    r"baseOffset: .* compresscodec: (?P<codec>\w+) crc: \d+|"
     r"\| offset: \d+ (CreateTime|LogAppendTime|NoTimestampType): )"
 )
 INDEX_LINES = re.compile(
@@ -53,7 +55,8 @@ def dump(files, arguments, good):
 
 
 def without_harmless(complaints):
-    """Leaves out the pair of lines about a segment's first offset; any other gap keeps both its lines."""
+    """Leaves out the pair of lines about a segment's first offset; any other gap keeps both its
+    lines."""
     kept = []
     for line in complaints:
         if FIRST_OF_SEGMENT.match(line) and "-1 is followed" in line:

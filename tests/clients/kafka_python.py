@@ -17,7 +17,8 @@ POLL_MS = 200
 
 
 def refuse(error):
-    """The library's exception as Kafka's code; a time-out waiting for a topic's metadata means it is unknown."""
+    """The library's exception as Kafka's code; a time-out waiting for a topic's metadata means it
+    is unknown."""
     cause = error
     while cause is not None and getattr(cause, "errno", None) is None:
         cause = cause.__cause__
@@ -35,7 +36,8 @@ class KafkaPython:
         self.asking = self.consumer()
 
     def versions(self):
-        return f"kafka-python {kafka.__version__}, takes the server for Kafka {self.admin._manager.broker_version}"
+        taken_for = self.admin._manager.broker_version
+        return f"kafka-python {kafka.__version__}, takes the server for Kafka {taken_for}"
 
     def consumer(self, fetch_bytes=1 << 20):
         return KafkaConsumer(
@@ -128,8 +130,9 @@ class KafkaPython:
         return [(answer.partition, answer.offset) for answer in found]
 
     def stream(self, topic, records, halfway):
-        """Idempotent; goes on through a server that goes away and comes back. `halfway` is called when half of the
-        records are handed over. Records with partition -1 go where the library's partitioner says.
+        """Idempotent; goes on through a server that goes away and comes back. `halfway` is called
+        when half of the records are handed over. Records with partition -1 go where the library's
+        partitioner says.
         """
         producer = self.producer(
             enable_idempotence=True,

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Kafka 4.3.1 starts on a log directory that another server wrote and stopped cleanly, takes no partition for a
-stray, and serves the same records, timestamps, offsets and headers.
+"""Kafka 4.3.1 starts on a log directory that another server wrote and stopped cleanly, takes no
+partition for a stray, and serves the same records, timestamps, offsets and headers.
 
-How Kafka is made to know the topics: its metadata goes to a directory of its own (`metadata.log.dir`), formatted by
-`kafka-storage format` with the cluster id of the log directory's meta.properties; then the topics found on disk are
-added, with the ids in their partition.metadata, to the bootstrap records that a controller appends to an empty
-metadata log (scripts/kafka-support/ImportTopics.java). The partition folders stay untouched; only
+How Kafka is made to know the topics: its metadata goes to a directory of its own
+(`metadata.log.dir`), formatted by `kafka-storage format` with the cluster id of the log
+directory's meta.properties; then the topics found on disk are added, with the ids in their
+partition.metadata, to the bootstrap records that a controller appends to an empty metadata log
+(scripts/kafka-support/ImportTopics.java). The partition folders stay untouched; only
 `__cluster_metadata-0` is left out, since Kafka refuses a second metadata log in a log directory.
-The feature eligible.leader.replicas has to be off: with it a controller that does not know the broker's last epoch
-takes its registration for one after an unclean stop, empties every ISR, and elects no leader.
+The feature eligible.leader.replicas has to be off: with it a controller that does not know the
+broker's last epoch takes its registration for one after an unclean stop, empties every ISR, and
+elects no leader.
 
-    kafka_takes_over.py --binary uringlog [--engine E] [--durability T]   two shards wrote the directory
-    kafka_takes_over.py --stock                                          two stock brokers did (tests this script)
+    kafka_takes_over.py --binary uringlog [--engine E] [--durability T]   two shards wrote it
+    kafka_takes_over.py --stock                         two stock brokers did (tests this script)
 """
 
 import argparse
@@ -54,7 +56,8 @@ def write_topics(report, bootstrap, count):
 
 
 def ends(client, topic):
-    """{partition: high watermark}; None while a partition's leader has just been elected and does not answer."""
+    """{partition: high watermark}; None while a partition's leader has just been elected and does
+    not answer."""
     try:
         return {partition: client.bounds(topic, partition)[1] for partition in range(PARTITIONS)}
     except lib.Refused:
@@ -105,7 +108,8 @@ def must(*command, **environment):
 
 
 def prepare(report, kafka_dir, port):
-    """Formats Kafka's metadata beside the log directory kafka_dir/data and makes the topics known."""
+    """Formats Kafka's metadata beside the log directory kafka_dir/data and makes the topics
+    known."""
     data, metadata = kafka_dir / "data", kafka_dir / "metadata"
     before = (data / "meta.properties").read_text()
     identity = read_properties(data / "meta.properties")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Debian's kcat (librdkafka 2.0) against a bootstrap server.
 
-kcat gives no record timestamps and one set of headers per run, so each move sends lines `key TAB number text` and
-compares what kcat itself reads back, as JSON, partition by partition.
+kcat gives no record timestamps and one set of headers per run, so each move sends lines `key TAB
+number text` and compares what kcat itself reads back, as JSON, partition by partition.
 """
 
 import json
@@ -108,7 +108,8 @@ def lines_to_send(count, partitions=PARTITIONS):
 
 
 def create(bootstrap, topic, partitions, **config):
-    """kcat cannot create topics; Kafka's own tool would cost a JVM for each, confluent-kafka is at hand."""
+    """kcat cannot create topics; Kafka's own tool would cost a JVM for each, confluent-kafka is
+    at hand."""
     import confluent
     import suite
 

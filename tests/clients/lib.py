@@ -1,7 +1,8 @@
 """What every client script shares: records, comparison, the report, options, and processes.
 
-A script moves records through one client library against any bootstrap server, calls `report.check` for each
-thing that must hold, and ends with `report.finish()`: exit status 0 only when every check passed.
+A script moves records through one client library against any bootstrap server, calls
+`report.check` for each thing that must hold, and ends with `report.finish()`: exit status 0 only
+when every check passed.
 """
 
 import argparse
@@ -116,7 +117,8 @@ def topic_name(*parts):
 
 
 def make_records(count, partitions=PARTITIONS, seed=1):
-    """`count` records in sending order: keys, null keys, null values, headers, timestamps that also go back.
+    """`count` records in sending order: keys, null keys, null values, headers, timestamps that
+    also go back.
 
     Each record names its number in the key or the value, so that equal lists prove the order.
     The timestamps lie within the last hour: the default retention must not touch them.
@@ -148,7 +150,8 @@ def by_partition(records):
 
 
 def compare(report, what, sent, received):
-    """The multiset and the order within each partition; both arguments are lists of comparable records."""
+    """The multiset and the order within each partition; both arguments are lists of comparable
+    records."""
     wanted, got = by_partition(sent), by_partition(received)
     report.moved += len(received)
     missing = Counter(map(repr, sent)) - Counter(map(repr, received))
@@ -176,7 +179,8 @@ def first_at_or_after(records, timestamp):
 
 
 def run(command, stdin=None, timeout=DEADLINE_S * 5, env=None):
-    """Runs to the end; bytes in, CompletedProcess with bytes out. The caller judges the exit status."""
+    """Runs to the end; bytes in, CompletedProcess with bytes out. The caller judges the exit
+    status."""
     return subprocess.run(
         command,
         input=stdin if stdin is not None else b"",

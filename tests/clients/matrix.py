@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Real clients against the real server: clients x engines x durability tiers x shard counts.
 
-Each cell starts a server of its own on a new directory, runs one client script against it, stops the server with
-SIGTERM (exit status 0 is required), and lets kafka-dump-log read every segment and index of the directory.
-Auto-creation of topics is off in the cells with the plain-file engine, so both answers are checked.
+Each cell starts a server of its own on a new directory, runs one client script against it, stops
+the server with SIGTERM (exit status 0 is required), and lets kafka-dump-log read every segment
+and index of the directory. Auto-creation of topics is off in the cells with the plain-file
+engine, so both answers are checked.
 """
 
 import argparse
@@ -53,7 +54,8 @@ def full():
 
 
 def name_of(cell):
-    return f"{cell.client} {cell.engine} {cell.tier} {cell.shards} shard{'s' if cell.shards > 1 else ''}"
+    shards = "1 shard" if cell.shards == 1 else f"{cell.shards} shards"
+    return f"{cell.client} {cell.engine} {cell.tier} {shards}"
 
 
 def build_server(cell, work, arguments):
@@ -201,7 +203,7 @@ def main():
         return 0
     if not arguments.stock and not os.access(arguments.binary, os.X_OK):
         print(
-            f"{arguments.binary} is missing: build it with `cargo build --release`, or name one with --binary"
+            f"{arguments.binary} is missing: run `cargo build --release`, or name one with --binary"
         )
         return 2
     work = Path(tempfile.mkdtemp(prefix="uringlog-matrix-", dir=arguments.work))

@@ -1,8 +1,8 @@
 """Servers under test: uringlog's binary, and stock Kafka through scripts/kafka with the same face.
 
-start() -> waits until every port accepts     stop() -> exit status 0 is required     kill() -> kill -9
-bootstrap, data (the log directory), log (what it printed), restart_command (kill -9 and start again, as one
-shell command, for scripts that do it in the middle of their work)
+start() waits until every port accepts, stop() gives the exit status and the seconds, kill() is
+kill -9; bootstrap, data (the log directory), log (what it printed), restart_command (kill -9 and
+start again, as one shell command, for scripts that do it in the middle of their work).
 """
 
 import os
@@ -16,7 +16,8 @@ from pathlib import Path
 import lib
 
 START_S = 30
-# The issue asks for an orderly stop below one second; a loaded test machine gets more, and the time is shown.
+# The issue asks for an orderly stop below one second; a loaded test machine gets more, and the
+# time is shown.
 STOP_S = 20
 
 
@@ -56,7 +57,8 @@ class Uringlog:
         return start_process(self.work, self.command, self.port, self.shards)
 
     def stop(self):
-        """Orderly stop of the process that runs now (a script may have restarted it). Returns (status, seconds)."""
+        """Orderly stop of the process that runs now (a script may have restarted it). Returns
+        (status, seconds)."""
         pid = int(self.pid_file.read_text())
         started = time.monotonic()
         os.kill(pid, signal.SIGTERM)
@@ -72,8 +74,8 @@ class Uringlog:
 
 
 def start_process(work, command, port, shards):
-    """A small shell stays as the parent and writes the exit status down: after a restart from another script the
-    server is no child of the one that stops it."""
+    """A small shell stays as the parent and writes the exit status down: after a restart from
+    another script the server is no child of the one that stops it."""
     work = Path(work)
     status_file, pid_file = work / "server.status", work / "server.pid"
     status_file.unlink(missing_ok=True)
@@ -131,7 +133,8 @@ def kill_process(work):
 
 
 class StockKafka:
-    """A combined node and, for two "shards", a second broker, as in the question that came before the design."""
+    """A combined node and, for two "shards", a second broker, as in the question that came before
+    the design."""
 
     def __init__(self, work, brokers=2, settings=()):
         self.work = Path(work)

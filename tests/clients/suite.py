@@ -1,5 +1,6 @@
-"""The checks that every client library with an API of its own has to pass; `confluent.py` and `kafka_python.py`
-bring an adapter for theirs. An adapter has these methods (Refused is raised with Kafka's error code):
+"""The checks that every client library with an API of its own has to pass; `confluent.py` and
+`kafka_python.py` bring an adapter for theirs. An adapter has these methods (Refused is raised
+with Kafka's error code):
 
     sends_null_headers                           whether the library lets a header's value be null
     versions()                                   text
@@ -8,15 +9,15 @@ bring an adapter for theirs. An adapter has these methods (Refused is raised wit
     describe(topic)                              {partition: leader id}
     create(topic, partitions, config, replicas)  delete(topic)
     topic_config(topic), broker_config(id)       {name: value}
-    produce(topic, records, acks, codec, idempotent)   returns [(partition, offset)] in sending order
-    produce_one(topic, value)                    returns when it is acknowledged; large values reach the server
+    produce(topic, records, acks, codec, idempotent)   [(partition, offset)] in sending order
+    produce_one(topic, value)                    until acknowledged; large values reach the server
     bounds(topic, partition)                     (log start, high watermark)
     offset_at(topic, partition, timestamp)       offset or None
     newest(topic, partition)                     (offset, timestamp) of the highest timestamp
-    read(topic, starts, counts, fetch_bytes)     starts {partition: "earliest"|"latest"|offset}, group-less;
+    read(topic, starts, counts, fetch_bytes)     group-less; starts {partition: "earliest"|offset};
                                                  returns [(Record, offset)] in arriving order
-    read_latest(topic, partition, nudge)         the first (Record, offset) that arrives after starting at the end;
-                                                 calls nudge() every now and then until it does
+    read_latest(topic, partition, nudge)         the first (Record, offset) that arrives when one
+                                                 starts at the end; calls nudge() until it does
     fetch_at(topic, partition, offset)           reads at an offset without a reset policy
 """
 

@@ -147,7 +147,13 @@ class Confluent:
 
     def produce_one(self, topic, value):
         producer = Producer(
-            {**self.common, "message.max.bytes": 5_000_000, "message.timeout.ms": 20_000}
+            {
+                **self.common,
+                "message.max.bytes": 5_000_000,
+                "message.timeout.ms": 20_000,
+                # Else the library waits 30 s for an unknown topic to appear.
+                "topic.metadata.propagation.max.ms": 5000,
+            }
         )
         errors = []
         try:

@@ -9,6 +9,8 @@ import json
 import time
 
 import lib
+import suite
+from confluent import Confluent
 from lib import CODECS, PARTITIONS, Record
 
 HEADERS = [("source", b"kcat"), ("empty", b"")]
@@ -110,10 +112,7 @@ def lines_to_send(count, partitions=PARTITIONS):
 def create(bootstrap, topic, partitions, **config):
     """kcat cannot create topics; Kafka's own tool would cost a JVM for each, confluent-kafka is
     at hand."""
-    import confluent
-    import suite
-
-    suite.ready_topic(confluent.Confluent(bootstrap), topic, partitions, config)
+    suite.ready_topic(Confluent(bootstrap), topic, partitions, config)
 
 
 def check_metadata(kcat, report, bootstrap):
@@ -229,9 +228,7 @@ def check_errors(kcat, report):
 def check_unknown_topic(kcat, report, auto_create):
     topic = lib.topic_name("kcat", "unknown")
     if auto_create == "ask":
-        import confluent
-
-        asked = confluent.Confluent(kcat.bootstrap)
+        asked = Confluent(kcat.bootstrap)
         auto_create = {"true": "on", "false": "off"}[
             asked.broker_config(min(asked.brokers()))["auto.create.topics.enable"]
         ]

@@ -9,10 +9,12 @@ import argparse
 import os
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
+import traceback
 from collections import Counter, namedtuple
 from pathlib import Path
 
@@ -243,11 +245,13 @@ def wait_until(condition, what, seconds=DEADLINE_S, pause=0.05):
 
 def main(body):
     """Runs a script's body; an unexpected exception is a failure with its trace, not a hang."""
+    # An ending by the runner must still run the `finally` that stops servers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         status = body()
+    except SystemExit as ending:
+        status = ending.code
     except Exception:  # noqa: BLE001 - the trace is the report
-        import traceback
-
         traceback.print_exc()
         status = 1
     sys.stdout.flush()

@@ -105,8 +105,12 @@ def run_client(command, log):
         try:
             return process.wait(CELL_S)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            process.terminate()
+            try:
+                process.wait(server.STOP_S * 3)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
             return 124
 
 

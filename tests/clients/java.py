@@ -324,7 +324,7 @@ def check_unknown_topic(tools, report, auto_create):
         out = tools.must(
             "configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all"
         )
-        auto_create = "on" if "auto.create.topics.enable=true" in out else "off"
+        auto_create = "on" if re.search(r"(?m)^\s*auto.create.topics.enable=true", out) else "off"
     _, out, err = tools.run(
         "console-producer",
         "--topic",

@@ -62,10 +62,6 @@ struct NameChange {
     sets: Vec<(Node, String, Option<Node>)>,
 }
 
-fn exists() -> DiskError {
-    DiskError::Io(rustix::io::Errno::EXIST.raw_os_error())
-}
-
 fn not_a_directory() -> DiskError {
     DiskError::Io(rustix::io::Errno::NOTDIR.raw_os_error())
 }
@@ -248,6 +244,11 @@ impl SimFiles {
         file.cached.resize(length);
         file.modified_ms = now_ms;
         file.unsynced.push(Change::Resize { length });
+    }
+
+    /// How many bytes from `at` on can be written when `free` bytes of pages may still be made.
+    pub(crate) fn bytes_that_fit(&self, node: Node, at: u64, free: u64) -> u64 {
+        self.files[&node].cached.bytes_that_fit(at, free)
     }
 
     pub(crate) fn read(&self, node: Node, at: u64, bytes: &mut [u8]) -> bool {

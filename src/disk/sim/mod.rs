@@ -315,7 +315,7 @@ impl SimDisk {
         };
         let mut bytes: Vec<u8> = parts.iter().flatten().copied().collect();
         bytes.truncate(usize::try_from(bytes_max).unwrap_or(usize::MAX));
-        let fitting = self.fitting(at.0, bytes.len());
+        let fitting = self.fitting(node, at.0, bytes.len());
         if !bytes.is_empty() {
             self.files.write(node, at.0, &bytes[..fitting], self.now.0);
         }
@@ -326,13 +326,10 @@ impl SimDisk {
     }
 
     /// How many of the bytes the quota lets through: all, or what fits before it is used up.
-    fn fitting(&self, at: u64, bytes: usize) -> usize {
-        const PAGE: u64 = 4096;
+    fn fitting(&self, node: Node, at: u64, bytes: usize) -> usize {
         let Some(quota) = self.options.quota else { return bytes };
-        let free = quota.0.saturating_sub(self.files.allocated()) / PAGE * PAGE;
-        // The page that the write begins in may be there already.
-        let first = if at % PAGE == 0 { 0 } else { PAGE - at % PAGE };
-        bytes.min(usize_of(free + first))
+        let free = quota.0.saturating_sub(self.files.allocated());
+        bytes.min(usize_of(self.files.bytes_that_fit(node, at, free)))
     }
 
     fn faulty_sync(&mut self, file: FileId) -> Outcome {
@@ -443,7 +440,7 @@ mod tests {
     #[test]
     fn a_name_survives_for_sure_only_when_its_directory_was_synced() {
         let survives = |synced: bool| {
-            (0..64).filter(|seed| {
+            (0..64).filter(move |seed| {
                 let mut disk = disk(*seed);
                 let mut steps =
                     vec![Step::Create { file: FILE, place: place("f") }, Step::Sync { file: FILE }];

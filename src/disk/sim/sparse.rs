@@ -23,6 +23,24 @@ impl Sparse {
         u64_of(self.pages.len() * PAGE_BYTES)
     }
 
+    /// How many bytes from `at` on can be written when `free` bytes of pages may still be made.
+    pub(crate) fn bytes_that_fit(&self, at: u64, free: u64) -> u64 {
+        let (mut page, _) = split(at);
+        let mut free_pages = free / u64_of(PAGE_BYTES);
+        let last = self.pages.last_key_value().map_or(0, |(page, _)| *page);
+        while page <= last {
+            if !self.pages.contains_key(&page) {
+                if free_pages == 0 {
+                    break;
+                }
+                free_pages -= 1;
+            }
+            page += 1;
+        }
+        let end = if last < page { page + free_pages } else { page };
+        (end * u64_of(PAGE_BYTES)).saturating_sub(at)
+    }
+
     /// Cuts or extends. What is cut reads as zeros when the file grows again.
     pub(crate) fn resize(&mut self, length: u64) {
         if length < self.length {
@@ -101,6 +119,9 @@ mod tests {
         assert_eq!(sparse.allocated(), 4096);
         assert!(sparse.read(4088, &mut bytes));
         assert_eq!(&bytes, b"\0\x0001\0\0\0\0\0\0\0\0");
+        assert_eq!(sparse.bytes_that_fit(4090, 0), 6, "page 0 is there, page 1 was cut");
+        assert_eq!(sparse.bytes_that_fit(4096, 0), 0);
+        assert_eq!(sparse.bytes_that_fit(4090, 8191), 6 + 4096);
         sparse.resize(0);
         assert_eq!(sparse.to_vec(), b"");
     }

@@ -16,7 +16,7 @@ use uringlog::units::{ByteCount, Position};
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 fn ring_options(faults: Option<FaultHook>) -> RingOptions {
-    RingOptions { entries: 16, cq_entries: 32, files_max: 32, faults, ..RingOptions::default() }
+    RingOptions { entries: 16, cq_entries: 32, files_max: 400, faults, ..RingOptions::default() }
 }
 
 /// Every disk that there is, each over a directory of its own.
@@ -24,7 +24,7 @@ fn disks(faults: impl Fn() -> Option<FaultHook>) -> Vec<(&'static str, Box<dyn D
     let registered = RingDisk::with_registered_files(ring_options(faults()));
     let sim = SimOptions { faults: faults(), root: PathBuf::from("/"), ..SimOptions::default() };
     vec![
-        ("plain", Box::new(PlainDisk::new(32, faults()))),
+        ("plain", Box::new(PlainDisk::new(400, faults()))),
         ("ring", Box::new(RingDisk::new(ring_options(faults())).expect("io_uring"))),
         ("ring, registered files", Box::new(registered.expect("io_uring"))),
         ("simulated", Box::new(SimDisk::new(sim))),
@@ -84,7 +84,7 @@ enum Action {
     Open { name: u8 },
     Create { name: u8 },
     Write { file: u8, at: u16, parts: Vec<Vec<u8>> },
-    Truncate { file: u8, length: u16 },
+    Truncate { file: u8 },
     Allocate { file: u8, length: u16 },
     Sync { file: u8 },
     Close { file: u8 },
@@ -104,7 +104,7 @@ fn action() -> impl Strategy<Value = Action> {
         4 => byte.clone().prop_map(|name| Action::Create { name }),
         8 => (byte.clone(), 0_u16..9000, parts)
             .prop_map(|(file, at, parts)| Action::Write { file, at, parts }),
-        1 => (byte.clone(), 0_u16..9000).prop_map(|(file, length)| Action::Truncate { file, length }),
+        1 => byte.clone().prop_map(|file| Action::Truncate { file }),
         1 => (byte.clone(), 0_u16..9000).prop_map(|(file, length)| Action::Allocate { file, length }),
         2 => byte.clone().prop_map(|file| Action::Sync { file }),
         1 => byte.clone().prop_map(|file| Action::Close { file }),
@@ -153,7 +153,7 @@ impl Writer {
                 write(self.file(*file), u64::from(*at), &parts)
             }
             // Files are at most 9000 + 6 * 300 bytes long, so these never go the wrong way.
-            Action::Truncate { file, .. } => {
+            Action::Truncate { file } => {
                 Step::Truncate { file: self.file(*file), length: ByteCount(0) }
             }
             Action::Allocate { file, length } => {
@@ -207,7 +207,7 @@ fn root_for(name: &str, directory: &tempfile::TempDir) -> PathBuf {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_same_history_leaves_the_same_bytes(
@@ -287,4 +287,89 @@ fn faults_on_demand_hit_the_same_step_on_all_disks() {
     assert_eq!(results[2], failure(0, false, DiskError::Io(libc::EIO)));
     assert_eq!(results[3], failure(2, true, DiskError::Io(libc::EIO)));
     assert_eq!(&tree[Path::new("a")][..25], b"0123456789012345678901234");
+}
+
+/// A small file system that goes away with the test.
+struct Mounted {
+    /// Keeps the mount point, and the image where there is one.
+    _directory: tempfile::TempDir,
+    root: PathBuf,
+}
+
+fn sh(command: &str) {
+    let output = std::process::Command::new("sh").args(["-c", command]).output().expect("sh runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "this test needs root and `{command}`: {said}");
+}
+
+impl Mounted {
+    fn new(kind: &str) -> Mounted {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().display().to_string();
+        std::fs::create_dir(directory.path().join("root")).expect("a mount point");
+        match kind {
+            "tmpfs" => sh(&format!("mount -t tmpfs -o size=1m tmpfs {path}/root")),
+            _ => sh(&format!(
+                "truncate -s 4m {path}/image && mkfs.ext4 -q -F {path}/image && \
+                 mount -o loop {path}/image {path}/root"
+            )),
+        }
+        Mounted { root: directory.path().join("root"), _directory: directory }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        sh(&format!("umount {}", self.root.display()));
+    }
+}
+
+#[test]
+fn a_full_file_system_is_told_from_a_broken_one() {
+    for kind in ["tmpfs", "ext4"] {
+        for (name, mut disk) in disks(|| None).into_iter().filter(|(name, _)| *name != "simulated")
+        {
+            let mounted = Mounted::new(kind);
+            let batch = Bytes::from(vec![7; 100_001]);
+            let parts = std::iter::repeat_n(batch, 50).collect();
+            let finished = disk.run(plan(vec![
+                Step::Create { file: file(1), place: place(&mounted.root, "a") },
+                write(file(1), 0, &[b"head"]),
+                Step::Write { file: file(1), at: Position(4), parts },
+                Step::Sync { file: file(1) },
+                Step::CreateDirectory { place: place(&mounted.root, "d") },
+            ]));
+            let failure = StepFailure { step: 2, partial: true, error: DiskError::NoSpace };
+            assert_eq!(finished.result, Err(failure), "{name} on {kind}");
+            assert!(!mounted.root.join("d").exists(), "{name} on {kind}");
+            // Space comes back, and the file goes on behind what was whole.
+            let finished = disk.run(plan(vec![
+                Step::Truncate { file: file(1), length: ByteCount(4) },
+                write(file(1), 4, &[b"tail"]),
+                Step::Sync { file: file(1) },
+                Step::Close { file: file(1) },
+            ]));
+            assert_eq!(finished.result, Ok(()), "{name} on {kind}");
+            let bytes = std::fs::read(mounted.root.join("a")).expect("it is there");
+            assert_eq!(bytes, b"headtail", "{name} on {kind}");
+        }
+    }
+}
+
+#[test]
+fn a_write_of_more_parts_than_a_call_takes_is_whole() {
+    for (name, mut disk) in disks(|| None) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let root = root_for(name, &directory);
+        let parts: Vec<Vec<u8>> = (0..3000_u32).map(|it| it.to_be_bytes().to_vec()).collect();
+        let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let finished = disk.run(plan(vec![
+            Step::Create { file: file(1), place: place(&root, "a") },
+            write(file(1), 3, &slices),
+            Step::Sync { file: file(1) },
+        ]));
+        assert_eq!(finished.result, Ok(()), "{name}");
+        let bytes = &tree(disk.as_mut(), &root)[Path::new("a")];
+        assert_eq!(bytes[3..], parts.concat(), "{name}");
+    }
 }

@@ -39,7 +39,11 @@ mod setup;
 
 mod error;
 
+pub mod affinity;
+
 pub mod limits;
+
+pub mod probe;
 
 pub use disk::{RingCounters, RingDisk};
 pub use error::{Cause, RingError};

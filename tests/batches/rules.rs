@@ -273,3 +273,32 @@ fn wrong_inner_offsets_are_counted_anew_when_compressed() {
         assert_eq!(stored.header().last_offset(), Some(Offset(41)));
     }
 }
+
+#[test]
+fn a_rebuilt_batch_stays_in_its_transaction() {
+    let mut builder = BatchBuilder::new(Codec::None).transactional();
+    builder.push(&NewRecord::value(NOW, b"v"));
+    let config = LogConfig { compression: Some(Codec::Gzip), ..config() };
+    let stored = validate(builder.build(), &config, NOW).expect("valid").batch;
+    assert!(stored.header().is_transactional());
+    assert_eq!(stored.header().codec(), Ok(Codec::Gzip));
+}
+
+#[test]
+fn levels_are_the_topics() {
+    let mut builder = BatchBuilder::new(Codec::None);
+    for number in 0..2_000_u32 {
+        let value = number.wrapping_mul(2_654_435_761).to_string();
+        builder.push(&NewRecord::value(NOW, value.as_bytes()));
+    }
+    let sent = builder.build();
+    let size = |config: LogConfig| {
+        validate(changed(&sent, |_| ()), &config, NOW).expect("valid").batch.size()
+    };
+    let gzip =
+        |gzip_level| size(LogConfig { compression: Some(Codec::Gzip), gzip_level, ..config() });
+    let zstd =
+        |zstd_level| size(LogConfig { compression: Some(Codec::Zstd), zstd_level, ..config() });
+    assert!(gzip(9) < gzip(1));
+    assert!(zstd(19) < zstd(-100));
+}

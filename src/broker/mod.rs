@@ -1,1 +1,3 @@
 //! The broker layer.
+
+pub mod config;

@@ -1,1 +1,4 @@
-//! The cli layer.
+//! The command line.
+
+pub mod args;
+pub mod doctor;

@@ -76,7 +76,7 @@ pub fn run(options: ServeOptions) -> Result<(), ServeError> {
     let http = options.http.map(bind).transpose()?;
     let shards = match options.shards {
         Some(shards) => shards,
-        None => affinity::cores().map_err(ServeError::Process)?.len(),
+        None => affinity::allowed_cores().len(),
     };
     let directory = options
         .directory

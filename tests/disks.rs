@@ -373,3 +373,55 @@ fn a_write_of_more_parts_than_a_call_takes_is_whole() {
         assert_eq!(bytes[3..], parts.concat(), "{name}");
     }
 }
+
+/// Plans of many owners under way together: each keeps its order, and they mix in no file.
+#[test]
+fn plans_of_many_owners_run_together_and_each_in_order() {
+    const OWNERS: u32 = 40;
+    const ROUNDS: u8 = 12;
+    let sim = |seed| SimDisk::new(SimOptions { seed, reorders: true, ..SimOptions::default() });
+    let mut all = disks(|| None);
+    all.push(("simulated", Box::new(sim(1))));
+    all.push(("simulated", Box::new(sim(2))));
+    for (name, mut disk) in all {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let root = root_for(name, &directory);
+        let mut under_way = 0;
+        let mut rounds = vec![0_u8; 0];
+        let submit = |disk: &mut dyn Disk, owner: u32, round: u8| {
+            let file = FileId { owner, number: u32::from(round) };
+            let at = u64::from(round) * 10;
+            let steps = vec![
+                Step::Create { file, place: place(&root, &format!("f{owner}")) },
+                write(file, at, &[&[round; 4], &[round; 6]]),
+                Step::Sync { file },
+                Step::Close { file },
+            ];
+            let tag = PlanTag { owner, lane: Lane::Append, number: u64::from(round) };
+            disk.submit(Plan { tag, steps: steps.into() });
+        };
+        for owner in 0..OWNERS {
+            rounds.push(0);
+            submit(disk.as_mut(), owner, 0);
+            under_way += 1;
+        }
+        disk.enter();
+        while 0 < under_way {
+            let finished = disk.reap(true).expect("plans are under way");
+            assert_eq!(finished.result, Ok(()), "{name}");
+            under_way -= 1;
+            let owner = finished.plan.tag.owner;
+            let round = &mut rounds[usize::try_from(owner).expect("small")];
+            *round += 1;
+            if *round < ROUNDS {
+                submit(disk.as_mut(), owner, *round);
+                disk.enter();
+                under_way += 1;
+            }
+        }
+        let expected: Vec<u8> = (0..ROUNDS).flat_map(|round| [round; 10]).collect();
+        let tree = tree(disk.as_mut(), &root);
+        assert_eq!(tree.len(), 40, "{name}");
+        assert!(tree.values().all(|bytes| *bytes == expected), "{name}");
+    }
+}

@@ -101,11 +101,8 @@ fn link(index: usize, slot: &mut Slot, entries: &mut [Entry]) {
 
 /// What the fault hook, or a kernel that lacks an operation, puts in the place of a step.
 fn detour_at(slot: &mut Slot, step: usize, means: &Means<'_>) -> Option<Detour> {
-    if let Some((at, detour)) = slot.detour {
-        if at == step {
-            slot.detour = None;
-            return Some(detour);
-        }
+    if let Some((_, detour)) = slot.detour.take_if(|(at, _)| *at == step) {
+        return Some(detour);
     }
     if let Some(faults) = means.faults.filter(|_| slot.asked <= step) {
         slot.asked = step + 1;

@@ -23,6 +23,8 @@
 
 mod disk;
 
+mod detours;
+
 mod slots;
 
 mod chain;

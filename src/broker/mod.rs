@@ -38,4 +38,4 @@ pub mod chores;
 
 pub mod server;
 
-pub use server::{Monitor, Server, StartError, StopError};
+pub use server::{EngineChoice, Monitor, Server, ServerOptions, StartError, StopError};

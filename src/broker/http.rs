@@ -13,9 +13,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::sync::oneshot;
 
-use crate::broker::mail::ShardOrder;
 use crate::broker::metrics;
-use crate::shard::{Mailbox, ShardStats};
+use crate::broker::server::Monitor;
+use crate::shard::ShardStats;
 
 /// A shard that doesn't answer a scrape for this long isn't alive.
 const SHARD_WAIT: Duration = Duration::from_secs(5);
@@ -23,8 +23,8 @@ const SHARD_WAIT: Duration = Duration::from_secs(5);
 /// What the port tells from.
 #[derive(Clone)]
 pub struct Sources {
-    /// The shards.
-    pub shards: Vec<Mailbox<ShardOrder>>,
+    /// Asks the shards.
+    pub monitor: Monitor,
     /// Whether clients are served.
     pub ready: Arc<AtomicBool>,
 }
@@ -88,11 +88,5 @@ async fn ready(State(sources): State<Sources>) -> Response {
 }
 
 async fn stats(sources: &Sources) -> Option<Vec<ShardStats>> {
-    let mut all = Vec::with_capacity(sources.shards.len());
-    for shard in &sources.shards {
-        let (answer, answered) = oneshot::channel();
-        shard.send(ShardOrder::Stats { answer }).await.ok()?;
-        all.push(tokio::time::timeout(SHARD_WAIT, answered).await.ok()?.ok()?);
-    }
-    Some(all)
+    tokio::time::timeout(SHARD_WAIT, sources.monitor.stats()).await.ok()?
 }

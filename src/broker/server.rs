@@ -143,18 +143,15 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Counters and histograms of every shard that answers.
-    pub async fn stats(&self) -> Vec<ShardStats> {
+    /// Counters and histograms of every shard; `None` when one has stopped.
+    pub async fn stats(&self) -> Option<Vec<ShardStats>> {
         let mut all = Vec::with_capacity(self.shards.len());
         for shard in &self.shards {
             let (answer, answered) = oneshot::channel();
-            if shard.send(ShardOrder::Stats { answer }).await.is_ok()
-                && let Ok(stats) = answered.await
-            {
-                all.push(stats);
-            }
+            shard.send(ShardOrder::Stats { answer }).await.ok()?;
+            all.push(answered.await.ok()?);
         }
-        all
+        Some(all)
     }
 }
 

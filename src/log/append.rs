@@ -58,7 +58,7 @@ impl PartitionLog {
         }
     }
 
-    fn check_serving(&self) -> Result<(), AppendError> {
+    pub(super) fn check_serving(&self) -> Result<(), AppendError> {
         match self.state {
             LogState::Serving => Ok(()),
             LogState::ReadOnly(cause) => Err(AppendError::NoSpace { reason: cause.to_string() }),

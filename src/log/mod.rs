@@ -48,4 +48,4 @@ pub use locate::{Located, ReadError, Slice};
 pub use partition::{Cause, FileName, LogSpec, LogState, PartitionLog};
 pub use recovery::{OpenError, Opening, RecoveryReport};
 pub use retention::SegmentInfo;
-pub use search::{Scan, TimestampSearch};
+pub use search::{Scan as TimestampScan, TimestampSearch};

@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use super::config::{Durability, LogConfig};
 use super::cursors::Cursors;
 use super::epochs::LeaderEpochs;
+use super::error::AppendError;
 use super::housekeeping::Housekeeping;
 use super::locate::Notes;
 use super::producers::Producers;
@@ -17,7 +18,7 @@ use super::roll;
 use super::segment::{ActiveSegment, Beginning, SealedSegment, SegmentFiles};
 use crate::disk::plan::Parts;
 use crate::disk::{DiskError, FileId, Plan, Step};
-use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
+use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId, byte_count};
 
 /// What a log is, apart from its records.
 #[derive(Clone, Debug)]
@@ -239,6 +240,22 @@ impl PartitionLog {
         self.in_flight.is_some() || self.housekeeping.is_in_flight()
     }
 
+    /// Whether a plan of the append lane is due or will be: something is staged, or one that failed
+    /// with nothing done is to be tried again.
+    pub fn has_staged(&self) -> bool {
+        self.retry.is_some() || (self.state == LogState::Serving && self.is_dirty())
+    }
+
+    /// Why nothing can be appended, or what was appended and is not yet due can't be acknowledged.
+    pub fn append_refusal(&self) -> Option<AppendError> {
+        self.check_serving().err()
+    }
+
+    /// Sealed segments that are loaded, with the heap that their indexes take.
+    pub fn loaded(&self) -> impl Iterator<Item = (Offset, ByteCount)> + '_ {
+        self.sealed.iter().filter_map(|segment| Some((segment.base, segment.loaded_bytes()?)))
+    }
+
     pub(super) fn is_device_tier(&self) -> bool {
         self.config.durability() == Durability::Device
     }
@@ -292,6 +309,12 @@ impl PartitionLog {
 }
 
 impl SealedSegment {
+    /// Heap that its indexes take; `None` while they aren't loaded.
+    fn loaded_bytes(&self) -> Option<ByteCount> {
+        let loaded = self.loaded.as_ref()?;
+        Some(byte_count(loaded.offsets.len() + loaded.times.len()))
+    }
+
     /// The segment as retention sees it.
     pub(super) fn info(&self) -> SegmentInfo {
         SegmentInfo {

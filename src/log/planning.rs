@@ -27,7 +27,7 @@ impl PartitionLog {
         Some(self.plan_staged(now))
     }
 
-    fn is_dirty(&self) -> bool {
+    pub(super) fn is_dirty(&self) -> bool {
         !self.sealing.is_empty() || self.active.is_dirty()
     }
 

@@ -19,6 +19,7 @@ use crate::ring::error::RingError;
 use crate::ring::files::FileTable;
 use crate::ring::setup::{self, FileMode, RingOptions};
 use crate::ring::slots::{Detour, Slots, Ticket};
+use crate::ring::splice::Transfers;
 use crate::units::{u64_of, usize_of};
 
 /// How often plans that the fault hook holds are looked at.
@@ -53,6 +54,9 @@ pub struct RingDisk {
     pub(crate) ring: IoUring,
     pub(crate) files: FileTable,
     pub(crate) counters: RingCounters,
+    pub(crate) transfers: Transfers,
+    /// The ring is on its way down: nothing new is pushed.
+    pub(crate) is_ending: bool,
     /// Entries pushed and not yet handed to the kernel.
     pushed: usize,
     sq_entries: usize,
@@ -111,6 +115,8 @@ impl RingDisk {
             ring,
             files: FileTable::new(options.files_max, options.entries),
             counters: RingCounters::default(),
+            transfers: Transfers::new(options.pipes_max),
+            is_ending: false,
             pushed: 0,
             sq_entries,
             cq_entries,
@@ -207,7 +213,7 @@ impl RingDisk {
     }
 
     /// Acts on all completions there are.
-    fn harvest(&mut self) {
+    pub(crate) fn harvest(&mut self) {
         self.drain_completions();
         while !self.completions.is_empty() {
             let mut completions = std::mem::take(&mut self.completions);
@@ -225,8 +231,10 @@ impl RingDisk {
         match ticket {
             Ticket::Chain { slot, member } => self.complete(slot, member, result),
             Ticket::Clock => self.clock_rang(),
-            Ticket::Fill { .. } | Ticket::Drain { .. } => {}
-            Ticket::Writable { .. } | Ticket::Cancel | Ticket::Wake => {}
+            Ticket::Fill { .. } | Ticket::Drain { .. } | Ticket::Writable { .. } => {
+                self.complete_send(ticket, result);
+            }
+            Ticket::Cancel | Ticket::Wake => {}
         }
     }
 
@@ -402,7 +410,7 @@ impl RingDisk {
     }
 
     /// Pushes the plans that go on with another chain.
-    fn push_continued(&mut self) {
+    pub(crate) fn push_continued(&mut self) {
         // A detour may put a slot back at once: each time round such a plan moves on by a step.
         while let Some(index) = self.continued.pop_front() {
             if !self.push_if_room(index) {
@@ -423,7 +431,7 @@ impl RingDisk {
         self.push_continued();
     }
 
-    fn hand_over_pushed(&mut self) {
+    pub(crate) fn hand_over_pushed(&mut self) {
         if self.pushed != 0 {
             self.hand_over(0);
         }
@@ -511,7 +519,8 @@ impl Disk for RingDisk {
 
     fn enter(&mut self) {
         self.push_ready();
-        if !self.finished.is_empty() {
+        self.push_sends();
+        if !self.finished.is_empty() || self.transfers.has_finished() {
             // Plans that are over without the kernel's help make the descriptor readable too.
             self.push(&[opcode::Nop::new().build().user_data(Ticket::Wake.encode())]);
         }
@@ -526,6 +535,7 @@ impl Disk for RingDisk {
             } else {
                 self.push_continued();
             }
+            self.push_sends();
             let finished = self.finished.pop_front();
             if finished.is_some() || !wait || self.under_way() == 0 {
                 self.hand_over_pushed();
@@ -555,7 +565,9 @@ impl Drop for RingDisk {
     fn drop(&mut self) {
         self.ready.clear();
         self.waiting.clear();
-        while self.in_kernel != 0 {
+        self.is_ending = true;
+        self.give_up_sends();
+        while self.in_kernel != 0 || self.sends_in_kernel() {
             self.continued.clear();
             self.hand_over(1);
             self.harvest();

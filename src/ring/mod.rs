@@ -27,12 +27,22 @@ mod chain;
 
 mod files;
 
+mod pipes;
+
+mod splice;
+
 mod setup;
 
 mod error;
 
 pub mod limits;
 
+pub mod affinity;
+
+mod descriptor;
+
+pub use descriptor::duplicate;
 pub use disk::{RingCounters, RingDisk};
 pub use error::{Cause, RingError};
 pub use setup::RingOptions;
+pub use splice::{SendError, SendFinished, TRANSFERS_MAX};

@@ -4,7 +4,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::log::LogState;
+use crate::disk::DiskError;
+use crate::log::{LogState, OpenError};
 use crate::shard::engine::{Core, now};
 use crate::shard::partition::PartitionCell;
 use crate::units::{Offset, Timestamp, u64_of};
@@ -81,10 +82,10 @@ impl Core {
         let resumed = self.blocking(cell.number, |disk| cell.log.borrow_mut().resume(disk, now));
         let directory = cell.directory.display();
         match resumed {
-            Ok(true) => {
-                tracing::warn!(partition = %directory, "there is space again: writing goes on")
+            Ok(_) => {
+                tracing::warn!(partition = %directory, "there is space again: writing goes on");
             }
-            Ok(false) => {}
+            Err(OpenError::Disk { error: DiskError::NoSpace, .. }) => {}
             Err(error) => tracing::error!(partition = %directory, %error, "cannot resume writing"),
         }
     }

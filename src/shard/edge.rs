@@ -232,8 +232,11 @@ async fn wait(descriptor: &OwnedFd, interest: Interest) -> io::Result<()> {
 ///
 /// # Errors
 /// As `epoll_ctl(2)`.
-#[expect(deprecated, reason = "the new name is unsafe for the sake of types that lend a closed \
-                               descriptor; an OwnedFd never does")]
+#[expect(
+    deprecated,
+    reason = "the new name is unsafe for the sake of types that lend a closed \
+                               descriptor; an OwnedFd never does"
+)]
 pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(descriptor)
 }

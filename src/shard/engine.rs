@@ -255,7 +255,9 @@ fn storage(options: &EngineOptions) -> Result<Storage, EngineError> {
             ring.faults.clone_from(&options.faults);
             Storage::Ring(Box::new(RingDisk::new(ring)?))
         }
-        EngineKind::PlainFile => Storage::Plain(Box::new(PlainDisk::new(options.files_max, options.faults.clone()))),
+        EngineKind::PlainFile => {
+            Storage::Plain(Box::new(PlainDisk::new(options.files_max, options.faults.clone())))
+        }
     })
 }
 

@@ -25,7 +25,7 @@ pub use answer::{Answer, AnswerPart, AnswerParts, Reply};
 pub use connection::ConnectionInfo;
 pub use engine::{Engine, EngineError, EngineOptions, PartitionSpec, now};
 pub use mailbox::{Inbox, MAILBOX_MESSAGES_MAX, Mailbox, ShardStopped};
-pub use partition::{Partition, ReadSlice};
+pub use partition::{Partition, Reached, ReadSlice};
 pub use reader::{FoundRecord, ReadError};
 pub use server::{NetworkOptions, Service, ThreadOptions, serve, start_thread};
 pub use stats::{ShardStats, Stats};

@@ -1,11 +1,12 @@
 //! One partition as its users see it: append and acknowledgement, reads, cursors.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::path::Path;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::sync::Notify;
@@ -19,6 +20,11 @@ use crate::shard::engine::{Core, EngineError, now};
 use crate::shard::stats::Stats;
 use crate::shard::waiting::Waiting;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
+
+struct Stop {
+    high_watermark: Offset,
+    error: AppendError,
+}
 
 /// A partition and what waits on it. Borrowed for moments only, never across a wait.
 pub(crate) struct PartitionCell {
@@ -35,6 +41,9 @@ pub(crate) struct PartitionCell {
     housekeeping: Cell<bool>,
     /// Told when a load of a sealed segment's index is over.
     pub loaded: Notify,
+    /// Each time the log stopped serving: what had been reached by then, and the reason. Offsets
+    /// beyond it may be given again after a resume.
+    stops: RefCell<Vec<Stop>>,
     /// Told when no plan of the append lane is under way and nothing is staged.
     pub idle: Notify,
     /// Slices of this partition's files that an answer still needs.
@@ -53,6 +62,7 @@ impl PartitionCell {
             submitted: Cell::new(None),
             housekeeping: Cell::new(false),
             loaded: Notify::new(),
+            stops: RefCell::default(),
             idle: Notify::new(),
             pins: RefCell::default(),
         }
@@ -127,6 +137,10 @@ impl PartitionCell {
         }
         if let Some(LogState::ReadOnly(cause) | LogState::Offline(cause)) = completed.stopped {
             tracing::error!(partition = %self.directory.display(), %cause, "no longer serving");
+            let log = self.log.borrow();
+            let error = log.append_refusal().expect("it has just stopped");
+            let high_watermark = log.cursors().high_watermark;
+            self.stops.borrow_mut().push(Stop { high_watermark, error });
             self.waiting.borrow_mut().release_all();
         }
     }
@@ -169,23 +183,14 @@ impl Partition {
     }
 
     /// Waits until the high watermark is `due` or more: the batch that ends there is as durable as
-    /// the partition's tier promises, and visible.
+    /// the partition's tier promises, and visible. To be called when the batch was appended, even if
+    /// it is awaited later: should the partition stop serving and resume in between, the offset may
+    /// belong to another batch by then.
     ///
     /// # Errors
-    /// [`AppendError`] when the partition stopped serving before that.
-    pub async fn reached(&self, due: Offset) -> Result<(), AppendError> {
-        poll_fn(|context| {
-            let log = self.cell.log.borrow();
-            if due <= log.cursors().high_watermark {
-                return Poll::Ready(Ok(()));
-            }
-            if let Some(error) = log.append_refusal(due) {
-                return Poll::Ready(Err(error));
-            }
-            self.cell.waiting.borrow_mut().for_ack(due, context.waker());
-            Poll::Pending
-        })
-        .await
+    /// The future's [`AppendError`] when the partition stopped serving before that.
+    pub fn reached(&self, due: Offset) -> Reached {
+        Reached { cell: self.cell.clone(), due, stops: self.cell.stops.borrow().len() }
     }
 
     /// Waits until the high watermark is beyond `offset`, or the partition stops serving.
@@ -291,6 +296,43 @@ impl Partition {
 
     fn disk_error(&self, error: DiskError) -> EngineError {
         EngineError::Disk { directory: self.cell.directory.to_path_buf(), error }
+    }
+}
+
+/// The acknowledgement of an append; see [`Partition::reached`].
+pub struct Reached {
+    cell: Rc<PartitionCell>,
+    due: Offset,
+    /// How often the log had stopped when the batch was appended.
+    stops: usize,
+}
+
+impl Reached {
+    /// The outcome, if it is decided.
+    pub fn outcome(&self) -> Option<Result<(), AppendError>> {
+        let log = self.cell.log.borrow();
+        if let Some(stop) = self.cell.stops.borrow().get(self.stops) {
+            let was_reached = self.due <= stop.high_watermark;
+            return Some(if was_reached { Ok(()) } else { Err(stop.error.clone()) });
+        }
+        if self.due <= log.cursors().high_watermark {
+            return Some(Ok(()));
+        }
+        log.append_refusal().map(Err)
+    }
+}
+
+impl Future for Reached {
+    type Output = Result<(), AppendError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.outcome() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                self.cell.waiting.borrow_mut().for_ack(self.due, context.waker());
+                Poll::Pending
+            }
+        }
     }
 }
 

@@ -19,8 +19,7 @@ use crate::broker::errors;
 use crate::broker::node::{Node, NotHere};
 use crate::format::batch::{Codec, RecordBatch};
 use crate::log::{AppendError, Appended};
-use crate::shard::{Answer, Partition, Reply};
-use crate::units::Offset;
+use crate::shard::{Answer, Partition, Reached, Reply};
 use crate::wire::error::ErrorCode;
 use crate::wire::frame::RequestHeader;
 use crate::wire::produce::{
@@ -34,7 +33,7 @@ const ZSTD_FROM: i16 = 7;
 /// A partition's part of the answer, and what it waits for.
 struct Pending {
     answer: PartitionAnswer,
-    due: Option<(Partition, Offset)>,
+    due: Option<Reached>,
 }
 
 /// Nearly every request is for one or two partitions.
@@ -119,7 +118,7 @@ fn append_one(
     match batch.and_then(|batch| partition.append(batch)) {
         Ok(appended) => {
             let answer = accepted(index, &appended);
-            Pending { answer, due: Some((partition, appended.due)) }
+            Pending { answer, due: Some(partition.reached(appended.due)) }
         }
         Err(error) => {
             node.complain(|| format!("{}: {error}", partition.directory().display()));
@@ -176,8 +175,8 @@ async fn reached(mut pendings: Pendings, timeout_ms: i32) -> SmallVec<[Partition
     let patience = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
     let all = async {
         for Pending { answer, due } in &mut pendings {
-            if let Some((partition, end)) = due
-                && let Err(error) = partition.reached(*end).await
+            if let Some(reached) = due
+                && let Err(error) = reached.await
             {
                 *answer = failed(answer.index, &error);
             }
@@ -187,10 +186,12 @@ async fn reached(mut pendings: Pendings, timeout_ms: i32) -> SmallVec<[Partition
     // What the patience did not last for still says what it waits for.
     let _ = tokio::time::timeout(patience, all).await;
     let settled = |Pending { answer, due }: Pending| match due {
-        Some((partition, end)) if partition.cursors().high_watermark < end => {
-            PartitionAnswer::refused(answer.index, ErrorCode::RequestTimedOut)
-        }
-        _ => answer,
+        None => answer,
+        Some(reached) => match reached.outcome() {
+            Some(Ok(())) => answer,
+            Some(Err(error)) => failed(answer.index, &error),
+            None => PartitionAnswer::refused(answer.index, ErrorCode::RequestTimedOut),
+        },
     };
     pendings.into_iter().map(settled).collect()
 }

@@ -38,4 +38,8 @@ pub mod chores;
 
 pub mod server;
 
+pub mod metrics;
+
+pub mod http;
+
 pub use server::{EngineChoice, Monitor, Server, ServerOptions, StartError, StopError};

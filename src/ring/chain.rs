@@ -16,6 +16,7 @@ use crate::disk::plain::{DIRECTORY_MODE, FILE_MODE, WRITE_PARTS_MAX, parts_bytes
 use crate::disk::plan::Parts;
 use crate::disk::{FileId, Place, Step, StepFailure};
 use crate::ring::files::{FileSlot, FileTable};
+use crate::ring::links::Links;
 use crate::ring::setup::FileMode;
 use crate::ring::slots::{Detour, Member, Slot, Ticket};
 use crate::units::{ByteCount, u64_of, usize_of};
@@ -30,6 +31,7 @@ pub(crate) const STEP_ENTRIES_MAX: usize = 3;
 pub(crate) struct Means<'a> {
     pub(crate) files: &'a mut FileTable,
     pub(crate) mode: FileMode,
+    pub(crate) links: Links,
     /// The table slot for directories that the plan syncs.
     pub(crate) scratch: FileSlot,
     pub(crate) faults: Option<&'a FaultHook>,
@@ -71,9 +73,10 @@ pub(crate) fn build(
             slot.detour = Some((step, detour));
             break;
         }
+        let ends_chain = means.links.ends_chain(&slot.plan.steps[step]);
         match push(slot, step, means, entries) {
-            Ok(true) => break,
-            Ok(false) => {}
+            Ok(is_cut) if is_cut || ends_chain => break,
+            Ok(_) => {}
             Err(detour) if entries.is_empty() => return Err(detour),
             Err(_) => break,
         }
@@ -147,7 +150,7 @@ fn sets_table_or_length(step: &Step) -> bool {
     )
 }
 
-/// Pushes the entries of one step. `Ok(true)` ends the chain behind it.
+/// Pushes the entries of one step. `Ok(true)`: only a part of it, so the chain ends here.
 fn push(
     slot: &mut Slot,
     step: usize,
@@ -167,7 +170,7 @@ fn push(
     slot.members.push(Member { step, wanted: None, ends_step: true, pins, result: None });
     pin(means.files, pins);
     entries.push(entry);
-    Ok(errors::may_fail_finely(&slot.plan.steps[step]))
+    Ok(false)
 }
 
 /// The one entry of a step that happens as a whole or not at all.
@@ -389,19 +392,26 @@ pub(crate) fn judge(slot: &mut Slot) -> Verdict {
         let step = &slot.plan.steps[member.step];
         match u32::try_from(result) {
             Err(_) if errors::is_fine(step, -result) => advance(slot),
-            Err(_) => return failed(slot, cause(slot, index)),
+            Err(_) => {
+                assert_rest_is_canceled(slot, index);
+                return failed(slot, cause(slot, index));
+            }
             Ok(_) if member.wanted.is_none_or(|wanted| wanted == 0) => {
                 if member.ends_step {
                     advance(slot);
                 }
             }
-            Ok(0) => return ended(slot),
+            Ok(0) => {
+                assert_rest_is_canceled(slot, index);
+                return ended(slot);
+            }
             Ok(bytes) => {
                 slot.progress.done += u64::from(bytes);
                 if let Some((_, _, errno)) = slot.cut.filter(|(step, ..)| *step == member.step) {
                     return failed(slot, errno);
                 }
                 if !member.ends_step || Some(u64::from(bytes)) != member.wanted {
+                    assert_rest_is_canceled(slot, index);
                     return Verdict::Again;
                 }
                 advance(slot);
@@ -409,6 +419,17 @@ pub(crate) fn judge(slot: &mut Slot) -> Verdict {
         }
     }
     if slot.progress.step < slot.plan.steps.len() { Verdict::Again } else { Verdict::Over(Ok(())) }
+}
+
+/// The promise of a plan, checked: nothing behind a failure ran. Other members of the same step are
+/// the closing of a directory whose sync failed.
+fn assert_rest_is_canceled(slot: &Slot, index: usize) {
+    let canceled = Some(-Errno::CANCELED.raw_os_error());
+    let failed = slot.members[index];
+    for member in slot.members[index + 1..].iter().filter(|it| it.step != failed.step) {
+        let is_culprit = member.result != canceled && failed.result == canceled;
+        assert!(member.result == canceled || is_culprit, "{member:?} ran behind {failed:?}");
+    }
 }
 
 fn advance(slot: &mut Slot) {

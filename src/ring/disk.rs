@@ -17,7 +17,8 @@ use crate::disk::{Disk, DiskError, FileId, Finished, Listed, Place, Plan, Step, 
 use crate::ring::chain::{self, Means, Verdict};
 use crate::ring::error::RingError;
 use crate::ring::files::FileTable;
-use crate::ring::setup::{self, FileMode, RingOptions};
+use crate::ring::links::Links;
+use crate::ring::setup::{self, FileMode, Made, RingOptions, SetupFlags};
 use crate::ring::slots::{Detour, Slots, Ticket};
 use crate::ring::splice::Transfers;
 use crate::units::{u64_of, usize_of};
@@ -62,6 +63,8 @@ pub struct RingDisk {
     sq_entries: usize,
     cq_entries: usize,
     mode: FileMode,
+    links: Links,
+    flags: SetupFlags,
     /// Descriptors of the table's files, when system calls open and cut them.
     descriptors: HashMap<FileId, OwnedFd>,
     slots: Slots,
@@ -94,7 +97,8 @@ impl RingDisk {
     /// Names what was refused, by whom as far as can be told, and the way out.
     pub fn new(options: RingOptions) -> Result<RingDisk, RingError> {
         let made = setup::make(&options)?;
-        Ok(RingDisk::with(made.ring, made.mode, options))
+        let mode = made.mode;
+        Ok(RingDisk::with(made, mode, options))
     }
 
     /// As [`RingDisk::new`], with files opened and cut by system calls as on kernels before 6.9.
@@ -103,10 +107,11 @@ impl RingDisk {
     /// As [`RingDisk::new`].
     pub fn with_registered_files(options: RingOptions) -> Result<RingDisk, RingError> {
         let made = setup::make(&options)?;
-        Ok(RingDisk::with(made.ring, FileMode::Registered, options))
+        Ok(RingDisk::with(made, FileMode::Registered, options))
     }
 
-    fn with(ring: IoUring, mode: FileMode, options: RingOptions) -> RingDisk {
+    fn with(made: Made, mode: FileMode, options: RingOptions) -> RingDisk {
+        let Made { ring, flags, links, .. } = made;
         let slots_max = usize_of(u64::from(options.entries));
         let parameters = ring.params();
         let sq_entries = usize_of(u64::from(parameters.sq_entries()));
@@ -121,6 +126,8 @@ impl RingDisk {
             sq_entries,
             cq_entries,
             mode,
+            links,
+            flags,
             descriptors: HashMap::new(),
             slots: Slots::new(slots_max),
             waiting: VecDeque::new(),
@@ -158,6 +165,16 @@ impl RingDisk {
     /// cutting and closing files is done by system calls between chains.
     pub fn is_all_in_chains(&self) -> bool {
         self.mode == FileMode::Direct
+    }
+
+    /// Which operations break their link when they fail, on this kernel.
+    pub fn links(&self) -> Links {
+        self.links
+    }
+
+    /// The flags that the kernel granted.
+    pub fn flags(&self) -> SetupFlags {
+        self.flags
     }
 
     /// Plans that are not over.
@@ -318,6 +335,7 @@ impl RingDisk {
             scratch,
             files: &mut self.files,
             mode: self.mode,
+            links: self.links,
             faults: self.options.faults.as_ref(),
             entries_max,
         };
@@ -632,8 +650,15 @@ mod tests {
         ]));
         assert_eq!(finished.result, Ok(()));
         let counters = disk.counters();
-        assert_eq!((counters.chains, counters.sqes, counters.linked_sqes), (1, 6, 5));
-        assert_eq!(counters.syncs, 1);
+        // Where a failed FTRUNCATE doesn't break its link, it ends a chain.
+        let chains = if disk.links().truncate { 1 } else { 2 };
+        assert_eq!((counters.chains, counters.sqes), (chains, 6));
+        assert_eq!((counters.linked_sqes, counters.syncs), (6 - chains, 1));
+        let append = vec![write(1, &[b"ab"]), write(3, &[b"cd"]), Step::Sync { file: FILE }];
+        assert_eq!(disk.run(plan(append)).result, Ok(()));
+        assert_eq!(disk.counters().chains, chains + 1, "an append is one chain");
+        assert_eq!(disk.counters().linked_sqes, 6 - chains + 2);
+        assert_eq!(disk.run(plan(vec![write(1, &[b"abcde"])])).result, Ok(()));
         let read = Step::Read { file: FILE, at: Position(0), bytes: BytesMut::zeroed(9) };
         let finished = disk.run(plan(vec![read]));
         assert_eq!(finished.result, Ok(()));

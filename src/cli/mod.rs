@@ -13,3 +13,7 @@ mod producer_window;
 pub mod consume;
 
 mod follower;
+
+pub mod args;
+
+pub mod doctor;

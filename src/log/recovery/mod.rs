@@ -45,7 +45,7 @@ use crate::format::partition_metadata;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
 use directory::Directory;
 use files::Files;
-use segments::Examination;
+use segments::{Examination, QUARANTINE_SUFFIX};
 use walk::Rebuilt;
 
 /// Small files are read whole only up to this length; a longer one is no file of ours.
@@ -170,6 +170,8 @@ impl Recovery {
         report.epochs_rebuilt = on_disk.is_none();
         let mut rebuilt =
             Rebuilt { epochs: on_disk.clone().unwrap_or_default(), ..Rebuilt::default() };
+        let others = directory.others.keys();
+        let quarantines = others.filter(|name| name.ends_with(QUARANTINE_SUFFIX)).cloned();
         let mut examined = Examination {
             files,
             config: &self.spec.config,
@@ -178,6 +180,7 @@ impl Recovery {
             clean: self.how.clean,
             recovery_point: self.how.recovery_point.unwrap_or(Offset(0)),
             limit: self.start.limit,
+            quarantines: quarantines.collect(),
             walks_all: on_disk.is_none(),
             now: self.now,
         }

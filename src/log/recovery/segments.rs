@@ -21,7 +21,7 @@ const SEGMENT_BYTES_MAX: u64 = i32::MAX.unsigned_abs() as u64;
 /// Shortest message of format 0.
 const LEGACY_BYTES_MIN: u64 = 14;
 /// Suffix of a file that keeps damaged bytes. Kafka ignores it.
-const QUARANTINE_SUFFIX: &str = ".log.quarantine";
+pub(super) const QUARANTINE_SUFFIX: &str = ".log.quarantine";
 
 /// What the segments are examined with.
 pub(super) struct Examination<'a, 'b> {
@@ -33,6 +33,8 @@ pub(super) struct Examination<'a, 'b> {
     pub recovery_point: Offset,
     /// Nothing at or behind it is kept.
     pub limit: Offset,
+    /// Names of the files that former recoveries have set aside.
+    pub quarantines: Vec<String>,
     /// Whether the headers of every segment are wanted.
     pub walks_all: bool,
     pub now: Timestamp,
@@ -79,16 +81,23 @@ impl Examination<'_, '_> {
                 None => examined.last = Some((base, found, next)),
             }
         }
+        // A segment whose batches are all gone leaves its place to the next one.
+        let mut next_base = examined.last.as_ref().map(|last| last.0);
+        for segment in examined.sealed.iter_mut().rev() {
+            segment.next_base = next_base.unwrap_or(segment.next_base);
+            next_base = Some(segment.base);
+        }
         Ok(examined)
     }
 
+    /// Offsets missing before a segment, once: not where a former recovery has set bytes aside, and
+    /// not where everything was durable and complete.
     fn note_gap(&mut self, end: Option<Offset>, base: Offset) {
-        let is_reported =
-            |report: &RecoveryReport| report.damages.iter().any(|damage| damage.lost_to == base);
-        if let Some(from) = end.filter(|end| *end < base)
-            && !self.config.cleanup_policy.compact
-            && !is_reported(self.report)
-        {
+        let Some(from) = end.filter(|end| *end < base) else { return };
+        let is_new = !self.clean && base >= self.recovery_point;
+        let is_known = self.report.damages.iter().any(|damage| damage.lost_to == base)
+            || self.quarantines.contains(&quarantine_name(from));
+        if is_new && !is_known && !self.config.cleanup_policy.compact {
             self.report.gaps.push(Gap { from, to: base });
         }
     }
@@ -390,7 +399,7 @@ impl Examination<'_, '_> {
         lost_to: Option<Offset>,
     ) -> Result<(), OpenError> {
         let Walked { end: at, next: lost_from, .. } = *broken.walked;
-        let quarantine = format!("{:020}{QUARANTINE_SUFFIX}", lost_from.0);
+        let quarantine = quarantine_name(lost_from);
         if at < to {
             self.files.copy(window.file, at, to, &quarantine)?;
             self.files.sync_directory()?;
@@ -453,6 +462,10 @@ impl Examination<'_, '_> {
 }
 
 type Segment = Seen;
+
+fn quarantine_name(lost_from: Offset) -> String {
+    format!("{:020}{QUARANTINE_SUFFIX}", lost_from.0)
+}
 
 /// What a repair leaves of a segment.
 enum Left {

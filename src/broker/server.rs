@@ -22,7 +22,8 @@ use crate::broker::mail::{Closed, ControllerOrder, ShardOrder};
 use crate::broker::node::{Brokers, Node, Shared};
 use crate::broker::placement::{SHARDS_MAX, broker_of};
 use crate::disk::faults::FaultHook;
-use crate::ring::{RingError, RingOptions, affinity, probe};
+use crate::ring::probe::probe;
+use crate::ring::{RingError, RingOptions, affinity};
 use crate::shard::edge::{self, EdgeKind};
 use crate::shard::{
     Engine, EngineError, EngineKind, EngineOptions, Inbox, Mailbox, NetworkOptions, ShardStats,
@@ -81,7 +82,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// `--engine uring`, and the host refuses io_uring.
-    #[error("io_uring is refused here: {reason}. --engine auto falls back to plain files")]
+    #[error("{reason}. --engine auto falls back to plain files")]
     Refused {
         /// What the probe found, and the remedy.
         reason: String,
@@ -254,21 +255,20 @@ fn addresses(listeners: &[TcpListener], wanted: SocketAddr) -> Result<Vec<Socket
 }
 
 fn choose(choice: EngineChoice) -> Result<Chosen, StartError> {
-    let refused = probe::probe().ring.err().map(|error| error.to_string());
-    match (choice, refused) {
-        (EngineChoice::PlainFile, None) => {
-            Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Uring })
+    let found = probe().ring;
+    let edge = match &found {
+        Ok(features) if features.socket_reads_wait => EdgeKind::Uring,
+        Ok(_) | Err(_) => EdgeKind::Tokio,
+    };
+    match (choice, found) {
+        (EngineChoice::Auto | EngineChoice::Uring, Ok(_)) => {
+            Ok(Chosen { kind: EngineKind::Ring, edge })
         }
-        (EngineChoice::Auto | EngineChoice::Uring, None) => {
-            Ok(Chosen { kind: EngineKind::Ring, edge: EdgeKind::Uring })
-        }
-        (EngineChoice::PlainFile, Some(_)) => {
-            Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Tokio })
-        }
-        (EngineChoice::Uring, Some(reason)) => Err(StartError::Refused { reason }),
-        (EngineChoice::Auto, Some(reason)) => {
-            tracing::warn!("io_uring is refused here: {reason}. Serving with plain files instead");
-            Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Tokio })
+        (EngineChoice::PlainFile, _) => Ok(Chosen { kind: EngineKind::PlainFile, edge }),
+        (EngineChoice::Uring, Err(error)) => Err(StartError::Refused { reason: error.to_string() }),
+        (EngineChoice::Auto, Err(error)) => {
+            tracing::warn!("{error}. Serving with plain files instead");
+            Ok(Chosen { kind: EngineKind::PlainFile, edge })
         }
     }
 }

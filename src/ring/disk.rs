@@ -141,8 +141,8 @@ impl RingDisk {
     }
 
     /// The ring's descriptor: readable when completions wait. Then, and after [`Disk::enter`], call
-    /// [`Disk::reap`] and [`RingDisk::reap_send`] until both return `None` in a row: either may come
-    /// upon outcomes of the other kind, and an edge-triggered waiter hears of them once.
+    /// [`Disk::reap`] and [`RingDisk::reap_send`] until both return `None` in a row: either may
+    /// come upon outcomes of the other kind, and an edge-triggered waiter hears of them once.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: `self.ring` owns the descriptor, and the borrow of `self` keeps it open.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }

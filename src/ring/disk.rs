@@ -140,7 +140,9 @@ impl RingDisk {
         }
     }
 
-    /// The ring's descriptor: readable when completions wait for [`Disk::reap`].
+    /// The ring's descriptor: readable when completions wait. Then, and after [`Disk::enter`], call
+    /// [`Disk::reap`] and [`RingDisk::reap_send`] until both return `None` in a row: either may
+    /// come upon outcomes of the other kind, and an edge-triggered waiter hears of them once.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: `self.ring` owns the descriptor, and the borrow of `self` keeps it open.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
@@ -450,6 +452,8 @@ impl Drop for RingDisk {
             self.hand_over(1);
             self.harvest();
         }
+        // At once, not whenever the kernel gets to it: a directory may be unmounted next.
+        let _ = self.ring.submitter().unregister_files();
         if let Some(faults) = &self.options.faults {
             for _ in self.held.iter().filter(|(_, until)| until.is_none()) {
                 faults.sync_goes_on();

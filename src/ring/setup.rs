@@ -169,8 +169,8 @@ fn cpu_set(cores: &[usize]) -> libc::cpu_set_t {
         assert!(*core < CORES_MAX, "cores come from the process's own set");
         words[core / BITS] |= 1 << (core % BITS);
     }
-    // SAFETY: both types are plain words of the same size, and every bit pattern of either is valid;
-    // the value is owned here and copied.
+    // SAFETY: both types are plain words of the same size, and every bit pattern of either is
+    // valid; the value is owned here and copied.
     unsafe { std::mem::transmute::<[u64; 16], libc::cpu_set_t>(words) }
 }
 

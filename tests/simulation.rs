@@ -6,6 +6,7 @@
 //! page-cache tier promises this for a kill only; after a power cut it still shows nothing twice and
 //! nothing made up.
 
+#[expect(dead_code, reason = "each test uses its own part")]
 mod support;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::path::Path;
 
 use support::{CLEAN, KILLED, START, Store, batch, config, idempotent, spec};
 use uringlog::disk::sim::{SimDisk, SimOptions};
-use uringlog::log::{Durability, LogConfig, LogState, OpenError, Opening};
+use uringlog::log::{Durability, LogConfig, LogState, OpenError, Opening, RecoveryReport};
 use uringlog::units::{ByteCount, Offset, Timestamp};
 
 const DIRECTORY: &str = "/data/topic-0";
@@ -202,7 +203,12 @@ impl Run {
     }
 
     /// Recovers, with the power cut a few more times on the way.
-    fn recover(&self, disk: SimDisk, known: &Known, random: &mut Random) -> Store<SimDisk> {
+    fn recover(
+        &self,
+        disk: SimDisk,
+        known: &Known,
+        random: &mut Random,
+    ) -> (Store<SimDisk>, RecoveryReport) {
         let recovery_point = (random.below(2) == 0).then_some(known.recovery_point);
         let how = Opening { recovery_point, log_start: Some(known.log_start), ..KILLED };
         let mut disk = self.end_of(disk);
@@ -217,8 +223,8 @@ impl Run {
         }
         let spec = spec(Path::new(DIRECTORY), self.config());
         let opened = Store::open(disk, spec, how);
-        let (store, _) = opened.unwrap_or_else(|error| self.fail(&format!("{error}")));
-        store
+        let (store, report) = opened.unwrap_or_else(|error| self.fail(&format!("{error}")));
+        (store, report)
     }
 
     fn end_of(&self, disk: SimDisk) -> SimDisk {
@@ -238,8 +244,8 @@ impl Run {
         if !known.is_created {
             return self.check_creation(disk);
         }
-        let mut store = self.recover(disk, &known, &mut random);
-        let context = || format!("power cut at step {steps}");
+        let (mut store, report) = self.recover(disk, &known, &mut random);
+        let context = || format!("stopped at step {steps}, {report:?}");
         let promised = self.tier == Durability::Device || self.end == End::Kill;
         let start = store.log.cursors().log_start;
         let mut next = start;
@@ -249,9 +255,10 @@ impl Run {
             if promised && base != next {
                 self.fail(&format!("{}: gap from {next} to {base}", context()));
             }
-            let is_known = known.staged.get(&base.0).is_some_and(|staged| {
-                staged.contains(&(header.crc, batch.size().0))
-            });
+            let is_known = known
+                .staged
+                .get(&base.0)
+                .is_some_and(|staged| staged.contains(&(header.crc, batch.size().0)));
             assert!(is_known, "seed {}: {} made up offset {base}", self.seed, context());
             if let Some(crc) = known.acked.get(&base.0)
                 && promised
@@ -270,7 +277,10 @@ impl Run {
         assert_eq!(store.log.cursors().log_end, next.max(store.log.cursors().log_end));
         let appended = store.append(batch(1, 10, START));
         store.settle();
-        assert_eq!(store.read_from(appended.base_offset), [(appended.base_offset.0, appended.base_offset.0)]);
+        assert_eq!(
+            store.read_from(appended.base_offset),
+            [(appended.base_offset.0, appended.base_offset.0)]
+        );
     }
 
     /// The power failed while the partition was made: it can be made again, or opened.

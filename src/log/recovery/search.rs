@@ -89,10 +89,11 @@ pub(super) fn has_empty_sector(
     let mut at = from;
     while at < to {
         let end = Position((at.0 + 1).next_multiple_of(SECTOR_BYTES));
-        let length = (end - at).0;
-        if end > to {
+        // The batch behind may begin in the sector's last bytes, with zeros.
+        if end.0 >= to.0 + PROOF_BYTES_MIN {
             return Ok(false);
         }
+        let length = (end.min(to) - at).0;
         let bytes = window.get(files, at, length, WINDOW_BYTES)?;
         let is_empty = bytes[..usize_of(length)].iter().all(|byte| *byte == 0);
         if is_empty && length >= PROOF_BYTES_MIN {

@@ -1,10 +1,10 @@
-//! Random histories on the simulated disk, with the power cut (or the process killed) at every step,
-//! and again during recovery.
+//! Random histories on the simulated disk, with the power cut (or the process killed) at every
+//! step, and again during recovery.
 //!
 //! What must hold afterwards: every acknowledged batch is there, once, at its offset and byte for
 //! byte; nothing is there that was never appended; offsets have no gap; and the log goes on. The
-//! page-cache tier promises this for a kill only; after a power cut it still shows nothing twice and
-//! nothing made up.
+//! page-cache tier promises this for a kill only; after a power cut it still shows nothing twice
+//! and nothing made up.
 
 #[expect(dead_code, reason = "each test uses its own part")]
 mod support;

@@ -77,9 +77,9 @@ impl Search {
     }
 }
 
-/// Whether `[from, to)` looks like a write that never reached the device, and not like damage to one
-/// that did: a whole sector of it is empty, or the part of the first sector behind what was synced
-/// before. A part shorter than a base offset proves nothing: that is mostly zeros anyway.
+/// Whether `[from, to)` looks like a write that never reached the device, and not like damage to
+/// one that did: a whole sector of it is empty, or the part of the first sector behind what was
+/// synced before. A part shorter than a base offset proves nothing: that is mostly zeros anyway.
 pub(super) fn has_empty_sector(
     files: &mut Files<'_>,
     window: &mut Window,

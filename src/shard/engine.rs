@@ -369,19 +369,24 @@ impl Core {
         self.reap();
     }
 
+    /// Takes in everything that is over. Asking for plans may bring up splices and the other way
+    /// round, so it ends when neither has anything more.
     fn reap(&self) {
         loop {
             let finished = self.storage.borrow_mut().reap(false);
-            let Some(finished) = finished else { break };
-            self.finish(finished);
-        }
-        loop {
             let sent = self.storage.borrow_mut().ring().and_then(RingDisk::reap_send);
-            let Some(sent) = sent else { break };
-            let waits = self.sends.borrow_mut().remove(&sent.token);
-            let waits = waits.expect("every splice was started here");
-            // The connection may be gone; the splice is over all the same.
-            let _ = waits.outcome.send(sent.result);
+            if finished.is_none() && sent.is_none() {
+                return;
+            }
+            if let Some(finished) = finished {
+                self.finish(finished);
+            }
+            if let Some(sent) = sent {
+                let waits = self.sends.borrow_mut().remove(&sent.token);
+                let waits = waits.expect("every splice was started here");
+                // The connection may be gone; the splice is over all the same.
+                let _ = waits.outcome.send(sent.result);
+            }
         }
     }
 

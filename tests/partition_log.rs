@@ -1,5 +1,6 @@
 //! The partition log on a plain-file disk: appends, rolls, reads, tiers, failures.
 
+#[expect(dead_code, reason = "each test uses its own part")]
 mod support;
 
 use std::path::Path;

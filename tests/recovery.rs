@@ -259,8 +259,8 @@ fn missing_and_wrong_indexes_are_rebuilt() {
                     assert_eq!(store.read_from(Offset(0)), offsets(0..COUNT), "{report:?}");
                     assert!(!report.is_lossy(), "{report:?}");
                     store.close();
-                    // A sealed segment's indexes are trusted after a clean stop, if they are there and
-                    // have whole entries; whatever is in them, no record is missed.
+                    // A sealed segment's indexes are trusted after a clean stop, if they are there
+                    // and have whole entries; whatever is in them, no record is missed.
                     let is_trusted = number == 0
                         && how == CLEAN
                         && !matches!(change, None | Some(("odd length", _)));

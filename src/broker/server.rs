@@ -23,7 +23,7 @@ use crate::broker::node::{Brokers, Node, Shared};
 use crate::broker::placement::{SHARDS_MAX, broker_of};
 use crate::disk::faults::FaultHook;
 use crate::ring::probe::probe;
-use crate::ring::{RingError, affinity};
+use crate::ring::{RingError, RingOptions, affinity};
 use crate::shard::edge::{self, EdgeKind};
 use crate::shard::{
     Engine, EngineError, EngineKind, EngineOptions, Inbox, Mailbox, NetworkOptions, ShardStats,
@@ -380,8 +380,8 @@ fn shared_address(listener: &TcpListener) -> SocketAddr {
 
 /// The core that a shard is pinned to: the shards go round those that the process may run on.
 fn core_of(shard: usize) -> Option<usize> {
-    let cores = affinity::cores().ok().filter(|cores| !cores.is_empty())?;
-    Some(cores[shard % cores.len()])
+    let cores = affinity::allowed_cores();
+    cores.get(shard % cores.len().max(1)).copied()
 }
 
 fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) -> EngineOptions {
@@ -389,10 +389,22 @@ fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) ->
     EngineOptions {
         retention_check_ms: config.retention_check_ms,
         splice_bytes_min: config.splice_bytes_min,
+        ring: RingOptions {
+            entries: config.ring_entries,
+            cq_entries: CQ_ENTRIES_PER_ENTRY * config.ring_entries,
+            files_max: config.ring_files_max,
+            pipes_max: usize_of(u64::from(config.pipes_max)),
+            workers_bounded: config.workers_bounded_max,
+            workers_unbounded: config.workers_unbounded_max,
+            ..RingOptions::default()
+        },
         faults,
         ..EngineOptions::new(shared.directory.clone(), chosen.kind)
     }
 }
+
+/// Completions that the storage ring holds for each entry that it takes.
+const CQ_ENTRIES_PER_ENTRY: u32 = 4;
 
 /// Waits until every engine runs and the controller has opened the broker.
 fn wait(outcomes: &[mpsc::Receiver<Result<(), StartError>>]) -> Result<(), StartError> {

@@ -8,9 +8,12 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::broker::config::{ServerConfig, Sources};
+use crate::cli::command::CommandError;
+use crate::cli::consume::From;
+use crate::cli::record_format::{self, RecordFormat};
 use crate::format::names::TopicName;
 use crate::log::config::Durability;
-use crate::units::{Offset, PartitionId, Timestamp};
+use crate::units::PartitionId;
 
 /// Most shards of one server; each takes a port, a broker id and a thread.
 pub const SHARDS_MAX: u16 = 256;
@@ -49,8 +52,7 @@ pub enum Command {
 /// `uringlog serve`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct Serve {
-    /// Data directory; made when it doesn't exist [default: log.dirs of the configuration, or
-    /// data].
+    /// Data directory; made when it doesn't exist [default: log.dirs of the configuration, or data].
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Address of shard 0; shard i listens on the port plus i. Port 0 takes free ones.
@@ -99,7 +101,7 @@ pub enum DurabilityChoice {
     PageCache,
 }
 
-impl From<DurabilityChoice> for Durability {
+impl std::convert::From<DurabilityChoice> for Durability {
     fn from(choice: DurabilityChoice) -> Durability {
         match choice {
             DurabilityChoice::Device => Durability::Device,
@@ -334,13 +336,12 @@ pub enum Acks {
     None,
 }
 
-impl Acks {
-    /// The number in a Produce request.
-    pub fn code(self) -> i16 {
-        match self {
-            Acks::All => -1,
-            Acks::One => 1,
-            Acks::None => 0,
+impl std::convert::From<Acks> for crate::client::Acks {
+    fn from(acks: Acks) -> crate::client::Acks {
+        match acks {
+            Acks::All => crate::client::Acks::All,
+            Acks::One => crate::client::Acks::Leader,
+            Acks::None => crate::client::Acks::None,
         }
     }
 }
@@ -355,62 +356,21 @@ pub struct Consume {
     #[arg(long, value_name = "P", value_parser = parse_partition)]
     pub partition: Option<PartitionId>,
     /// Where to begin: earliest, latest, an offset, or @ and milliseconds since the epoch.
-    #[arg(long, value_name = "WHERE", default_value = "earliest")]
-    pub from: Start,
+    #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = parse_from)]
+    pub from: From,
     /// Stop after so many records.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
     /// Wait for more records at the end instead of stopping.
     #[arg(long)]
     pub follow: bool,
-    /// What is printed of a record.
-    #[arg(long, value_enum, default_value_t = OutputFormat::Value)]
-    pub format: OutputFormat,
+    /// What is printed of a record, in kcat's tokens: %s value, %k key, %h headers, %t topic,
+    /// %p partition, %o offset, %T timestamp, \\n newline.
+    #[arg(long, default_value = record_format::DEFAULT, value_parser = parse_format)]
+    pub format: RecordFormat,
     /// The server.
     #[command(flatten)]
     pub server: Bootstrap,
-}
-
-/// Where to begin reading.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Start {
-    /// At the log start.
-    Earliest,
-    /// At the end.
-    Latest,
-    /// At an offset.
-    Offset(Offset),
-    /// At the first record at or after a time.
-    Timestamp(Timestamp),
-}
-
-impl FromStr for Start {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Start, String> {
-        let digits = text.strip_prefix('@').unwrap_or(text);
-        let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok());
-        match (text, number.flatten()) {
-            ("earliest", _) => Ok(Start::Earliest),
-            ("latest", _) => Ok(Start::Latest),
-            (_, Some(number)) if text.starts_with('@') => Ok(Start::Timestamp(Timestamp(number))),
-            (_, Some(number)) => {
-                Offset::from_wire(number).map(Start::Offset).ok_or_else(|| text.to_owned())
-            }
-            _ => Err("not earliest, latest, an offset, or @ and milliseconds".to_owned()),
-        }
-    }
-}
-
-/// `--format` of consume.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum OutputFormat {
-    /// The value and a newline.
-    Value,
-    /// Key, tab, value and a newline.
-    KeyValue,
-    /// One JSON object a line: topic, partition, offset, timestamp, headers, key, value.
-    Json,
 }
 
 /// `uringlog doctor`.
@@ -423,6 +383,14 @@ pub struct Doctor {
 
 fn parse_topic(text: &str) -> Result<TopicName, String> {
     TopicName::new(text).map_err(|error| error.to_string())
+}
+
+fn parse_from(text: &str) -> Result<From, String> {
+    text.parse().map_err(|error: CommandError| error.to_string())
+}
+
+fn parse_format(text: &str) -> Result<RecordFormat, String> {
+    RecordFormat::parse(text).map_err(|error| error.to_string())
 }
 
 fn parse_partition(text: &str) -> Result<PartitionId, String> {
@@ -517,18 +485,6 @@ mod tests {
     }
 
     #[test]
-    fn where_to_begin() {
-        let check = |text: &str, from| assert_eq!(text.parse(), Ok(from), "{text}");
-        check("earliest", Start::Earliest);
-        check("latest", Start::Latest);
-        check("42", Start::Offset(Offset(42)));
-        check("@1700000000000", Start::Timestamp(Timestamp(1_700_000_000_000)));
-        for bad in ["", "@", "-1", "@-1", "now", "99999999999999999999"] {
-            assert!(bad.parse::<Start>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn commands_of_the_manual() {
         for line in [
             "topic create t --partitions 3 --config retention.ms=-1 --config cleanup.policy=",
@@ -536,7 +492,7 @@ mod tests {
             "topic describe t",
             "topic delete t",
             "produce t --partition 0 --key-separator , --acks 0 --batch-bytes 1000 -",
-            "consume t --partition 0 --from @5 --count 3 --follow --format json",
+            "consume t --partition 0 --from @5 --count 3 --follow --format %o:%s",
             "doctor --dir /tmp",
         ] {
             parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));

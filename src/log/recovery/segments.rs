@@ -215,9 +215,9 @@ impl Examination<'_, '_> {
         Ok(IndexBytes { offsets, times })
     }
 
-    /// Where checksums begin to matter: a clean stop leaves only the tail to doubt, a kill everything
-    /// from the last index entry at or below the recovery point on. The walk finds out whether that
-    /// entry is the start of a batch.
+    /// Where checksums begin to matter: a clean stop leaves only the tail to doubt, a kill
+    /// everything from the last index entry at or below the recovery point on. The walk finds out
+    /// whether that entry is the start of a batch.
     fn checked_from(
         &self,
         base: Offset,
@@ -238,8 +238,8 @@ impl Examination<'_, '_> {
         entry.map_or(Position(0), |entry| Position(u64::from(entry.position)))
     }
 
-    /// The indexes to go on with: the existing ones when a clean stop left them and each entry belongs
-    /// to a batch; otherwise those of the walk, closed as Kafka's recovery closes them.
+    /// The indexes to go on with: the existing ones when a clean stop left them and each entry
+    /// belongs to a batch; otherwise those of the walk, closed as Kafka's recovery closes them.
     fn reindex(
         &mut self,
         base: Offset,
@@ -342,7 +342,8 @@ impl Examination<'_, '_> {
         if from == end {
             return Ok(Left::Batches);
         }
-        // Batches behind the limit, or bytes behind which the next segment goes on: nothing is lost.
+        // Batches behind the limit, or bytes behind which the next segment goes on: nothing is
+        // lost.
         if walked.next == self.limit || broken.next_base == Some(walked.next) {
             return self.cut(base, from, window);
         }

@@ -43,7 +43,8 @@ pub enum LogState {
     Serving,
     /// Reads only, until [`PartitionLog::resume`] finds room.
     ReadOnly(Cause),
-    /// Nothing, until it is opened anew.
+    /// Nothing, until it is opened anew. After [`Cause::Closed`], and no other, the directory is as a
+    /// clean stop leaves it.
     Offline(Cause),
 }
 
@@ -107,6 +108,8 @@ pub(super) struct InFlight {
     pub is_synced: bool,
     /// How often it was already submitted in vain.
     pub tries: u32,
+    /// Whether the log went out of service meanwhile: its success doesn't count.
+    pub is_given_up: bool,
 }
 
 /// One partition's log: takes batches, gives plans, takes their outcomes.
@@ -237,6 +240,13 @@ impl PartitionLog {
     /// resumed.
     pub fn is_in_flight(&self) -> bool {
         self.in_flight.is_some() || self.housekeeping.is_in_flight()
+    }
+
+    /// Sealed segments whose flush isn't over. They are the last ones: flushes go in order.
+    pub(super) fn unflushed(&self) -> impl Iterator<Item = &SealedSegment> {
+        let is_unflushed = |segment: &&SealedSegment| segment.unflushed.is_some();
+        let count = self.sealed.iter().rev().take_while(is_unflushed).count();
+        self.sealed.range(self.sealed.len() - count..)
     }
 
     pub(super) fn is_device_tier(&self) -> bool {

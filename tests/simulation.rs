@@ -17,7 +17,7 @@ use uringlog::disk::plan::Parts;
 use uringlog::disk::sim::{SimDisk, SimOptions};
 use uringlog::disk::{Disk, Lane, Plan, PlanTag, Step};
 use uringlog::log::{
-    Durability, LogConfig, LogState, OpenError, Opening, PartitionLog, RecoveryReport,
+    Durability, LogConfig, LogSpec, LogState, OpenError, Opening, PartitionLog, RecoveryReport,
 };
 use uringlog::units::{ByteCount, Offset, Position, Timestamp};
 
@@ -323,6 +323,84 @@ fn the_device_tier_survives_power_cuts() {
     check_seeds(1..9, Durability::Device, End::PowerCut);
 }
 
+/// Writes and syncs fail now and then, and the disk is full for a while: whatever happens, what was
+/// acknowledged stays, and the log comes back.
+#[test]
+fn failing_disks_lose_nothing_acknowledged() {
+    let (mut read_only, mut offline) = (0, 0);
+    for seed in 1..60 {
+        let run = Run { seed, tier: Durability::Device, end: End::PowerCut };
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let faulty = SimOptions {
+            seed,
+            root: "/data".into(),
+            write_fails_one_in: 25,
+            sync_fails_one_in: 25,
+            ..SimOptions::default()
+        };
+        let config = LogConfig { retention_bytes: None, ..run.config() };
+        let spec = spec(Path::new(DIRECTORY), config);
+        let Some(mut store) = created(SimDisk::new(faulty), spec.clone()) else { continue };
+        let mut known = Known::default();
+        for _ in 0..60 {
+            let quota = (random.below(4) == 0).then(|| ByteCount(random.below(120_000)));
+            store.disk.set_quota(quota);
+            let batch = batch(1, size_of(random.below(900)), store.now);
+            if store.log.state() == LogState::Serving {
+                known.stage(&mut store, batch);
+            }
+            while let Some(finished) = store.step() {
+                store.log.complete(finished, store.now);
+                known.note(&store);
+            }
+            known.waiting.clear();
+            match store.log.state() {
+                LogState::Serving => {}
+                LogState::ReadOnly(_) => {
+                    read_only += 1;
+                    // It may fail, too, and is tried again after the next append.
+                    let _ = store.log.resume(&mut store.disk, store.now);
+                }
+                LogState::Offline(_) => {
+                    offline += 1;
+                    store = reopened(store.disk, &spec);
+                }
+            }
+            let found: BTreeMap<u64, u32> = store
+                .batches_from(Offset(0))
+                .iter()
+                .map(|it| (it.header().base_offset.unsigned_abs(), it.header().crc))
+                .collect();
+            for (base, crc) in &known.acked {
+                assert_eq!(found.get(base), Some(crc), "seed {seed}, offset {base}");
+            }
+        }
+    }
+    assert!(read_only > 50, "{read_only}");
+    assert!(offline > 50, "{offline}");
+}
+
+fn created(mut disk: SimDisk, spec: LogSpec) -> Option<Store<SimDisk>> {
+    let (log, plan) = PartitionLog::create(spec, START);
+    let finished = disk.run(plan);
+    let mut store = Store { log, disk, now: START };
+    store.log.complete(finished, START);
+    (store.log.state() == LogState::Serving).then_some(store)
+}
+
+/// Opens after a power cut, as often as it takes.
+fn reopened(disk: SimDisk, spec: &LogSpec) -> Store<SimDisk> {
+    let mut disk = disk.crash();
+    disk.set_quota(None);
+    loop {
+        match PartitionLog::open(&mut disk, spec.clone(), KILLED, START) {
+            Ok((log, _)) => return Store { log, disk, now: START },
+            Err(OpenError::Disk { .. }) => disk = disk.crash(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// A byte of a durable batch is wrong, and the power is cut at every step of the recovery.
 #[test]
 fn damage_costs_only_itself_even_if_recovery_is_cut() {
@@ -342,7 +420,7 @@ fn damage_costs_only_itself_even_if_recovery_is_cut() {
         ];
         let tag = PlanTag { owner: 99, lane: Lane::Append, number: 0 };
         assert_eq!(store.disk.run(Plan { tag, steps }).result, Ok(()));
-        (run, store.disk)
+        (run, store.disk.reopen())
     };
     // The first and a later batch of the first, the second and the last segment.
     for (segment, lost) in [(0, 0), (0, 4), (31, 31), (31, 40), (62, 62), (62, 70)] {

@@ -2,9 +2,9 @@
 //!
 //! A failed entry should cancel what is linked behind it. For some operations the kernel forgets
 //! to mark the failure, and the rest of the chain runs on: on Linux 6.18 that is so for `FSYNC`,
-//! `FTRUNCATE` and `RENAMEAT` (and for `MKDIRAT` and `UNLINKAT`, which end their chains anyway). Such an
-//! operation must be the last of its chain. This is asked of the running kernel, never guessed from
-//! its version.
+//! `FTRUNCATE` and `RENAMEAT`. Such an operation must be the last of its chain. (`MKDIRAT` and
+//! `UNLINKAT` end their chains anyway.) This is asked of the running kernel, never guessed from its
+//! version.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -4,8 +4,9 @@
 //! follows a failure, which is exactly what a plan promises. Where links alone can't keep the
 //! promise, a plan runs as several chains, one after the other:
 //!
-//! - An operation whose failure doesn't break its link ends its chain ([`Links`]; on Linux 6.18 these
-//!   are `FSYNC`, `FTRUNCATE` and `RENAMEAT`). An append is one chain all the same: its sync is last.
+//! - An operation whose failure doesn't break its link ends its chain ([`Links`]; on Linux 6.18
+//!   these are `FSYNC`, `FTRUNCATE` and `RENAMEAT`). An append is one chain all the same: its sync
+//!   is last.
 //! - A step whose failure may be fine (an existing directory, an absent name) ends its chain, since
 //!   its failure would cancel what must run, and a hard link would run what must not.
 //! - A write or read that one entry can't carry (more than [`WRITE_PARTS_MAX`] parts, more than
@@ -22,6 +23,8 @@
 //! [`WRITE_PARTS_MAX`]: crate::disk::plain::WRITE_PARTS_MAX
 
 mod disk;
+
+mod detours;
 
 mod slots;
 

@@ -162,13 +162,15 @@ fn set_workers(ring: &IoUring, options: &RingOptions) -> Result<(), RingError> {
 }
 
 fn cpu_set(cores: &[usize]) -> libc::cpu_set_t {
-    const BITS: usize = 8 * size_of::<u64>();
+    const BITS: usize = 64;
+    const CORES_MAX: usize = BITS * (size_of::<libc::cpu_set_t>() / size_of::<u64>());
     let mut words = [0_u64; size_of::<libc::cpu_set_t>() / size_of::<u64>()];
     for core in cores {
+        assert!(*core < CORES_MAX, "cores come from the process's own set");
         words[core / BITS] |= 1 << (core % BITS);
     }
-    // SAFETY: both types are plain words of the same size, and every bit pattern of either is valid;
-    // the value is owned here and copied.
+    // SAFETY: both types are plain words of the same size, and every bit pattern of either is
+    // valid; the value is owned here and copied.
     unsafe { std::mem::transmute::<[u64; 16], libc::cpu_set_t>(words) }
 }
 

@@ -382,7 +382,8 @@ impl Disk for SimDisk {
     fn enter(&mut self) {}
 
     fn reap(&mut self, wait: bool) -> Option<Finished> {
-        // Without waiting, some steps of some plans happen, by the seed; otherwise as many as needed.
+        // Without waiting, some steps happen, by the seed; otherwise as many as needed. A plan
+        // whose sync is held never ends here: `None` then, although it is under way.
         let mut budget =
             if wait || !self.options.reorders { u64::MAX } else { self.random.below(8) };
         while self.finished.is_empty() && 0 < budget && self.advance() {

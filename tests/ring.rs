@@ -1,4 +1,4 @@
-//! File ranges to sockets: whole and in order, whoever stalls or vanishes meanwhile.
+//! The ring: plans as chains, and file ranges to sockets, whoever stalls or vanishes meanwhile.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -7,9 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use uringlog::disk::{Disk, FileId, Lane, Place, Plan, PlanTag, Step};
+use uringlog::disk::faults::FaultHook;
+use uringlog::disk::{
+    Disk, DiskError, FileId, Lane, Place, Plan, PlanTag, Step, StepFailure, errors,
+};
 use uringlog::ring::{RingDisk, RingOptions, SendError, SendFinished};
 use uringlog::units::{ByteCount, Position};
 
@@ -217,4 +220,163 @@ fn a_ring_is_dropped_in_spite_of_stalled_readers() {
     assert!(wait(&disk, 20), "something happens");
     assert_eq!(disk.reap_send(), None);
     drop(disk);
+}
+
+fn place(directory: &tempfile::TempDir, name: &str) -> Place {
+    Place { directory: Arc::from(directory.path()), name: name.into() }
+}
+
+fn write(at: u64, parts: &[&'static [u8]]) -> Step {
+    let parts = parts.iter().map(|part| Bytes::from_static(part)).collect();
+    Step::Write { file: FILE, at: Position(at), parts }
+}
+
+fn small_ring(faults: Option<FaultHook>) -> RingDisk {
+    let options =
+        RingOptions { entries: 8, cq_entries: 16, files_max: 4, faults, ..RingOptions::default() };
+    RingDisk::new(options).expect("io_uring")
+}
+
+#[test]
+fn a_plan_is_one_chain() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    assert!(disk.is_all_in_chains(), "this kernel has FTRUNCATE");
+    let finished = disk.run(plan(vec![
+        Step::Create { file: FILE, place: place(&directory, "f") },
+        Step::Allocate { file: FILE, length: ByteCount(9) },
+        write(1, &[b"ab", b"", b"cde"]),
+        write(6, &[b"fg"]),
+        write(8, &[]),
+        Step::Sync { file: FILE },
+    ]));
+    assert_eq!(finished.result, Ok(()));
+    let counters = disk.counters();
+    // Where a failed FTRUNCATE doesn't break its link, it ends a chain.
+    let chains = if disk.links().truncate { 1 } else { 2 };
+    assert_eq!((counters.chains, counters.sqes), (chains, 6));
+    assert_eq!((counters.linked_sqes, counters.syncs), (6 - chains, 1));
+    let append = vec![write(1, &[b"ab"]), write(3, &[b"cd"]), Step::Sync { file: FILE }];
+    assert_eq!(disk.run(plan(append)).result, Ok(()));
+    assert_eq!(disk.counters().chains, chains + 1, "an append is one chain");
+    assert_eq!(disk.counters().linked_sqes, 6 - chains + 2);
+    assert_eq!(disk.run(plan(vec![write(1, &[b"abcde"])])).result, Ok(()));
+    let read = Step::Read { file: FILE, at: Position(0), bytes: BytesMut::zeroed(9) };
+    let finished = disk.run(plan(vec![read]));
+    assert_eq!(finished.result, Ok(()));
+    let Step::Read { bytes, .. } = &finished.plan.steps[0] else { panic!("a read") };
+    assert_eq!(&bytes[..], b"\0abcdefg\0");
+}
+
+#[test]
+fn a_plan_longer_than_the_queue_runs_as_several_chains() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    let mut steps = vec![Step::Create { file: FILE, place: place(&directory, "f") }];
+    steps.extend((0..100).map(|at| write(at, &[b"xyz"])));
+    steps.push(Step::SyncDirectory { directory: Arc::from(directory.path()) });
+    steps.push(Step::Close { file: FILE });
+    assert_eq!(disk.run(plan(steps)).result, Ok(()));
+    assert!(10 < disk.counters().chains);
+    assert_eq!((disk.files_open(), disk.under_way()), (0, 0));
+    let written = std::fs::read(directory.path().join("f")).expect("it was written");
+    assert_eq!(written.len(), 102);
+}
+
+#[test]
+fn more_plans_than_slots_wait_their_turn() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    for _ in 0..50 {
+        disk.submit(plan(vec![
+            Step::CreateDirectory { place: place(&directory, "d") },
+            Step::Remove { place: place(&directory, "absent") },
+            Step::SyncDirectory { directory: Arc::from(directory.path()) },
+        ]));
+    }
+    disk.enter();
+    let mut count = 0;
+    while let Some(finished) = disk.reap(true) {
+        assert_eq!(finished.result, Ok(()));
+        count += 1;
+    }
+    assert_eq!((count, disk.counters().waited, disk.under_way()), (50, 42, 0));
+}
+
+#[test]
+fn a_failure_ends_the_plan_and_names_its_step() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    let check = |disk: &mut RingDisk, steps, step, error| {
+        let failure = StepFailure { step, partial: false, error };
+        assert_eq!(disk.run(plan(steps)).result, Err(failure));
+    };
+    let absent = Step::Open { file: FILE, place: place(&directory, "absent") };
+    let make = Step::CreateDirectory { place: place(&directory, "d") };
+    check(&mut disk, vec![absent, make], 0, DiskError::NotFound);
+    assert!(!directory.path().join("d").exists(), "what is behind a failure never runs");
+    let made = Step::CreateDirectory { place: place(&directory, "d") };
+    check(&mut disk, vec![made, write(0, &[b"x"])], 1, errors::not_open());
+    let inside = Place { directory: Arc::from(Path::new("/nowhere")), name: "d".into() };
+    let make = Step::CreateDirectory { place: inside };
+    let remove = Step::RemoveDirectory { place: place(&directory, "d") };
+    check(&mut disk, vec![make, remove], 0, DiskError::NotFound);
+    assert!(directory.path().join("d").exists(), "what is behind a failure never runs");
+    assert_eq!(disk.files_open(), 0);
+}
+
+#[test]
+fn the_file_table_is_bounded_and_its_slots_are_used_again() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    let file = |number| FileId { owner: 1, number };
+    let create = |number| Step::Create { file: file(number), place: place(&directory, "f") };
+    let finished = disk.run(plan((0..5).map(create).collect()));
+    let failure = StepFailure { step: 4, partial: false, error: errors::table_full() };
+    assert_eq!(finished.result, Err(failure));
+    for number in 5..50 {
+        let close = Step::Close { file: file(if number < 9 { number - 5 } else { number - 4 }) };
+        assert_eq!(disk.run(plan(vec![close, create(number)])).result, Ok(()));
+    }
+    assert_eq!(disk.files_open(), 4);
+}
+
+#[test]
+fn held_syncs_wait_and_their_writes_do_not() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let hook = FaultHook::new();
+    let mut disk = small_ring(Some(hook.clone()));
+    hook.hold_syncs();
+    disk.submit(plan(vec![
+        Step::Create { file: FILE, place: place(&directory, "f") },
+        write(0, &[b"abc"]),
+        Step::Sync { file: FILE },
+        Step::Rename { from: place(&directory, "f"), to: place(&directory, "g") },
+    ]));
+    disk.enter();
+    while hook.syncs_waiting() == 0 {
+        assert!(disk.reap(false).is_none());
+    }
+    assert_eq!(std::fs::read(directory.path().join("f")).expect("it is there"), b"abc");
+    hook.release_syncs();
+    assert_eq!(disk.reap(true).expect("it was let go").result, Ok(()));
+    assert_eq!(std::fs::read(directory.path().join("g")).expect("it is there"), b"abc");
+    assert_eq!(hook.syncs_waiting(), 0);
+}
+
+#[test]
+fn dropping_a_disk_waits_for_the_kernel_and_not_for_the_hook() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let hook = FaultHook::new();
+    let mut disk = small_ring(Some(hook.clone()));
+    hook.hold_syncs();
+    disk.submit(plan(vec![
+        Step::Create { file: FILE, place: place(&directory, "f") },
+        write(0, &[b"abc"]),
+        Step::Sync { file: FILE },
+    ]));
+    disk.enter();
+    drop(disk);
+    assert_eq!(std::fs::read(directory.path().join("f")).expect("it is there"), b"abc");
+    assert_eq!(hook.syncs_waiting(), 0);
 }

@@ -106,8 +106,8 @@ impl Housekeeping {
 
 impl PartitionLog {
     /// A retention pass: decides which of the oldest segments go and takes them off the log. Their
-    /// files follow with [`PartitionLog::housekeeping`]. Producers that were silent for too long are
-    /// forgotten, too.
+    /// files follow with [`PartitionLog::housekeeping`]. Producers that were silent for too
+    /// long are forgotten, too.
     pub fn retain(&mut self, now: Timestamp) -> Retained {
         if matches!(self.state, LogState::Offline(_)) {
             return Retained::default();

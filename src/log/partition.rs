@@ -43,8 +43,8 @@ pub enum LogState {
     Serving,
     /// Reads only, until [`PartitionLog::resume`] finds room.
     ReadOnly(Cause),
-    /// Nothing, until it is opened anew. After [`Cause::Closed`], and no other, the directory is as a
-    /// clean stop leaves it.
+    /// Nothing, until it is opened anew. After [`Cause::Closed`], and no other, the directory is as
+    /// a clean stop leaves it.
     Offline(Cause),
 }
 

@@ -28,11 +28,7 @@ struct Inner {
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: ByteCount) -> Budget {
-        let inner = Inner {
-            limit: limit.0,
-            used: Cell::new(0),
-            overdraft: Semaphore::new(1),
-        };
+        let inner = Inner { limit: limit.0, used: Cell::new(0), overdraft: Semaphore::new(1) };
         Budget { inner: Rc::new(inner) }
     }
 

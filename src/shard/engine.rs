@@ -369,20 +369,31 @@ impl Core {
         self.reap();
     }
 
+    /// Completes everything that is over. Looking for splices may come upon plans and the other way
+    /// round, and the ring's descriptor tells of each once, so this ends when no outcome is left.
     fn reap(&self) {
-        loop {
-            let finished = self.storage.borrow_mut().reap(false);
-            let Some(finished) = finished else { break };
-            self.finish(finished);
-        }
-        loop {
-            let sent = self.storage.borrow_mut().ring().and_then(RingDisk::reap_send);
-            let Some(sent) = sent else { break };
-            let waits = self.sends.borrow_mut().remove(&sent.token);
-            let waits = waits.expect("every splice was started here");
-            // The connection may be gone; the splice is over all the same.
-            let _ = waits.outcome.send(sent.result);
-        }
+        while self.reap_plan() || self.reap_send() || self.has_outcomes() {}
+    }
+
+    fn has_outcomes(&self) -> bool {
+        self.storage.borrow_mut().ring().is_some_and(|ring| ring.has_outcomes())
+    }
+
+    fn reap_plan(&self) -> bool {
+        let finished = self.storage.borrow_mut().reap(false);
+        let Some(finished) = finished else { return false };
+        self.finish(finished);
+        true
+    }
+
+    fn reap_send(&self) -> bool {
+        let sent = self.storage.borrow_mut().ring().and_then(RingDisk::reap_send);
+        let Some(sent) = sent else { return false };
+        let waits = self.sends.borrow_mut().remove(&sent.token);
+        let waits = waits.expect("every splice was started here");
+        // The connection may be gone; the splice is over all the same.
+        let _ = waits.outcome.send(sent.result);
+        true
     }
 
     fn finish(&self, finished: Finished) {

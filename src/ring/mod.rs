@@ -1,1 +1,48 @@
-//! The ring layer.
+//! The ring layer: a disk on io_uring, and file ranges to sockets by splice.
+//!
+//! A plan becomes a *chain* of linked entries. The kernel runs them in order and cancels what
+//! follows a failure, which is exactly what a plan promises. Where links alone can't keep the
+//! promise, a plan runs as several chains, one after the other:
+//!
+//! - A step whose failure may be fine (an existing directory, an absent name) ends its chain, since
+//!   its failure would cancel what must run, and a hard link would run what must not.
+//! - A write or read that one entry can't carry (more than [`WRITE_PARTS_MAX`] parts, more than
+//!   1 GiB) ends its chain, and the next one goes on behind what was done. So does a short one:
+//!   the entries behind it were cancelled, and nothing of the plan is in the kernel while the
+//!   remainder is prepared. That is how a short write's hidden errno comes to light, and no sync
+//!   is ever queued behind a write that may yet go on.
+//! - A plan longer than the submission queue is cut where the queue ends.
+//! - A step that runs as a system call (a kernel without `FTRUNCATE` or without direct descriptors
+//!   in chains), or that the fault hook acts on, stands between two chains.
+//!
+//! A chain is pushed only when all of it fits, so it never is split over two submissions.
+//!
+//! [`WRITE_PARTS_MAX`]: crate::disk::plain::WRITE_PARTS_MAX
+
+mod disk;
+
+mod slots;
+
+mod chain;
+
+mod files;
+
+mod pipes;
+
+mod splice;
+
+mod setup;
+
+mod error;
+
+pub mod limits;
+
+pub mod affinity;
+
+mod descriptor;
+
+pub use descriptor::duplicate;
+pub use disk::{RingCounters, RingDisk};
+pub use error::{Cause, RingError};
+pub use setup::RingOptions;
+pub use splice::{SendError, SendFinished, TRANSFERS_MAX};

@@ -1,1 +1,32 @@
-//! The shard layer.
+//! The loop that joins logs and disk, and a shard's connections.
+//!
+//! A shard is one thread, pinned to a core. It owns its partitions outright: no lock, nothing
+//! shared. Its runtime comes from [`edge`]; its storage from a ring of its own or from plain files
+//! ([`storage`]). [`Engine`] and [`Partition`] are the library's face; [`serve`] is what the
+//! broker adds a protocol to.
+
+mod answer;
+mod budget;
+mod chores;
+mod connection;
+pub mod edge;
+mod engine;
+mod frames;
+mod mailbox;
+mod partition;
+mod reader;
+mod sealed;
+mod server;
+mod stats;
+mod storage;
+mod waiting;
+
+pub use answer::{Answer, AnswerPart, AnswerParts, Reply};
+pub use connection::ConnectionInfo;
+pub use engine::{Engine, EngineError, EngineOptions, PartitionSpec, now};
+pub use mailbox::{Inbox, MAILBOX_MESSAGES_MAX, Mailbox, ShardStopped};
+pub use partition::{Partition, Reached, ReadSlice};
+pub use reader::{FoundRecord, ReadError};
+pub use server::{NetworkOptions, Service, ThreadOptions, serve, start_thread};
+pub use stats::{ShardStats, Stats};
+pub use storage::EngineKind;

@@ -1,0 +1,145 @@
+//! ListOffsets (2), versions 1 to 11.
+//!
+//! - -1 is the high watermark (of a read-committed client too, as long as there are no
+//!   transactions), -2 and -4 the log start, -3 the record with the largest timestamp, -5 and -6
+//!   nothing without tiers; 0 and up the first record at that time or later.
+//! - A record at or beyond the high watermark is not shown: in the device tier it isn't durable.
+//! - The leader epoch that the client believes in is checked from version 4 on.
+
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
+use kafka_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse,
+};
+
+use crate::broker::api::fetch::check_epoch;
+use crate::broker::errors;
+use crate::broker::node::Node;
+use crate::shard::{FoundRecord, Partition, ReadError};
+use crate::units::{LeaderEpoch, Offset, Timestamp};
+use crate::wire::error::ErrorCode;
+use crate::wire::topics::TopicKey;
+
+/// Which record a request looks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    Earliest,
+    Latest,
+    LargestTimestamp,
+    At(Timestamp),
+    /// Something that only exists with tiered storage.
+    Tiered,
+}
+
+impl Target {
+    fn of(timestamp: i64) -> Option<Target> {
+        match timestamp {
+            -1 => Some(Target::Latest),
+            -2 | -4 => Some(Target::Earliest),
+            -3 => Some(Target::LargestTimestamp),
+            -5 | -6 => Some(Target::Tiered),
+            0.. => Some(Target::At(Timestamp(timestamp))),
+            _ => None,
+        }
+    }
+}
+
+/// Answers a request.
+pub async fn answer(node: &Node, request: ListOffsetsRequest) -> ListOffsetsResponse {
+    node.served().await;
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for wanted in request.topics {
+        let topic = node.topic(&TopicKey::Name(wanted.name.0.clone()));
+        let mut partitions = Vec::with_capacity(wanted.partitions.len());
+        for wanted in &wanted.partitions {
+            let partition = match &topic {
+                Ok(topic) => node.partition(topic, wanted.partition_index).map_err(|it| it.code),
+                Err(code) => Err(*code),
+            };
+            let found = match partition {
+                Ok(partition) => look(node, &partition, wanted).await,
+                Err(code) => Err(code),
+            };
+            partitions.push(describe(wanted.partition_index, found));
+        }
+        let topic = ListOffsetsTopicResponse::default().with_name(wanted.name);
+        topics.push(topic.with_partitions(partitions));
+    }
+    ListOffsetsResponse::default().with_topics(topics)
+}
+
+fn describe(
+    index: i32,
+    found: Result<Option<FoundRecord>, ErrorCode>,
+) -> ListOffsetsPartitionResponse {
+    let answer = ListOffsetsPartitionResponse::default()
+        .with_partition_index(index)
+        .with_timestamp(-1)
+        .with_offset(-1)
+        .with_leader_epoch(-1);
+    match found {
+        Ok(Some((timestamp, offset, epoch))) => answer
+            .with_timestamp(timestamp.0)
+            .with_offset(offset.to_wire())
+            .with_leader_epoch(epoch.0),
+        Ok(None) => answer,
+        Err(code) => answer.with_error_code(code.to_wire()),
+    }
+}
+
+async fn look(
+    node: &Node,
+    partition: &Partition,
+    wanted: &ListOffsetsPartition,
+) -> Result<Option<FoundRecord>, ErrorCode> {
+    let epoch = partition.leader_epoch();
+    check_epoch(LeaderEpoch(wanted.current_leader_epoch), epoch)?;
+    let target = Target::of(wanted.timestamp).ok_or(ErrorCode::InvalidRequest)?;
+    let cursors = partition.cursors();
+    let found = match target {
+        Target::Latest => Ok(Some((Timestamp::NONE, cursors.high_watermark, epoch))),
+        Target::Earliest => {
+            let epoch = partition.epoch_of(cursors.log_start);
+            Ok(Some((Timestamp::NONE, cursors.log_start, epoch)))
+        }
+        Target::Tiered => Ok(None),
+        Target::LargestTimestamp => partition.offset_of_max_timestamp().await,
+        Target::At(time) => partition.offset_for_timestamp(time).await,
+    };
+    let found = found.map_err(|error: ReadError| {
+        node.complain(|| format!("{}: {error}", partition.directory().display()));
+        errors::of_read(&error)
+    })?;
+    let end = partition.cursors().high_watermark;
+    Ok(found.filter(|(_, offset, _)| is_shown(target, *offset, end)))
+}
+
+/// Whether a client may see the offset: a record that is found lies below the high watermark.
+fn is_shown(target: Target, offset: Offset, high_watermark: Offset) -> bool {
+    match target {
+        Target::Earliest | Target::Latest | Target::Tiered => true,
+        Target::LargestTimestamp | Target::At(_) => offset < high_watermark,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_timestamps_are_told_from_times() {
+        assert_eq!(Target::of(-1), Some(Target::Latest));
+        assert_eq!(Target::of(-4), Target::of(-2));
+        assert_eq!(Target::of(-6), Some(Target::Tiered));
+        assert_eq!(Target::of(0), Some(Target::At(Timestamp(0))));
+        assert_eq!(Target::of(-7), None);
+    }
+
+    #[test]
+    fn a_record_beyond_the_high_watermark_is_not_shown() {
+        let at = Target::At(Timestamp(5));
+        assert!(is_shown(at, Offset(6), Offset(7)));
+        assert!(!is_shown(at, Offset(7), Offset(7)));
+        assert!(!is_shown(Target::LargestTimestamp, Offset(7), Offset(7)));
+        assert!(is_shown(Target::Latest, Offset(7), Offset(7)));
+    }
+}

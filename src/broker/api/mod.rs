@@ -1,0 +1,59 @@
+//! One file per API: what a request means, what it is answered with, what differs by version.
+
+pub mod api_versions;
+
+pub mod metadata;
+
+pub mod produce;
+
+pub mod fetch;
+
+pub mod list_offsets;
+
+pub mod offset_for_leader_epoch;
+
+pub mod create_topics;
+
+pub mod delete_topics;
+
+pub mod describe_configs;
+
+pub mod describe_cluster;
+
+pub mod find_coordinator;
+
+pub mod init_producer_id;
+
+use kafka_protocol::messages;
+
+use crate::broker::node::Node;
+use crate::format::names::TopicName;
+use crate::units::BrokerId;
+use crate::wire::StrBytes;
+use crate::wire::topics::{CurrentLeader, NodeEndpoint};
+
+/// What a client sees that didn't ask for, or can't be told, what it may do.
+const AUTHORIZED_OPERATIONS_NONE: i32 = crate::wire::control::NO_AUTHORIZED_OPERATIONS;
+
+fn text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
+fn topic_name(name: &TopicName) -> messages::TopicName {
+    messages::TopicName(text(name.as_str()))
+}
+
+fn broker_id(id: BrokerId) -> messages::BrokerId {
+    messages::BrokerId(id.0)
+}
+
+/// Where the leaders that an answer names can be reached, each once.
+fn endpoints(node: &Node, leaders: impl Iterator<Item = CurrentLeader>) -> Vec<NodeEndpoint> {
+    let mut nodes: Vec<NodeEndpoint> = Vec::new();
+    for leader in leaders {
+        if !nodes.iter().any(|known| known.id == leader.id) {
+            nodes.extend(node.shared.brokers.endpoint(leader.id));
+        }
+    }
+    nodes
+}

@@ -1,0 +1,186 @@
+//! How a shard follows the image: partitions are opened or made before clients see a topic, and
+//! retired after they no longer do.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::broker::config::TopicConfigs;
+use crate::broker::directory::{Found, PartitionKey, PartitionReport, deleted_name};
+use crate::broker::image::{Image, Topic};
+use crate::broker::mail::{Applied, Closed, ShardOrder};
+use crate::broker::node::{Arrival, Node, arrival};
+use crate::broker::placement::shard_of;
+use crate::disk::Place;
+use crate::log::{Opening, RecoveryReport};
+use crate::shard::{Inbox, Partition, PartitionSpec};
+use crate::units::{PartitionId, TopicId};
+
+/// Carries out the orders of a shard until its senders are gone; `stop` ends its network side.
+pub async fn obey(node: Rc<Node>, mut inbox: Inbox<ShardOrder>, stop: Rc<Notify>) {
+    while let Some(order) = inbox.receive().await {
+        match order {
+            // Whoever asked may have given up waiting; what was done stays done.
+            ShardOrder::Publish { image, answer } => drop(answer.send(node.apply(image).await)),
+            ShardOrder::Serve => node.serve(),
+            ShardOrder::Report { answer } => drop(answer.send(node.reports())),
+            ShardOrder::Stats { answer } => drop(answer.send(node.engine.stats())),
+            ShardOrder::Stop => stop.notify_one(),
+        }
+    }
+}
+
+impl Node {
+    /// Makes partitions and image agree.
+    async fn apply(&self, image: Arc<Image>) -> Applied {
+        let mut applied = Applied::default();
+        let before = self.image();
+        for topic in image.topics() {
+            // A topic that didn't change has nothing to open.
+            if before.topic_by_id(topic.id).is_some_and(|known| Arc::ptr_eq(known, topic)) {
+                continue;
+            }
+            for partition in topic.partitions().filter(|number| self.owns(topic.id, *number)) {
+                if self.open_partition(topic.id, partition).is_some() {
+                    continue;
+                }
+                if let Err(reason) = self.bring(&image, (topic, partition), &mut applied).await {
+                    applied.failed.push((topic.id, partition, reason));
+                }
+            }
+        }
+        let gone = before.topics().filter(|topic| image.topic_by_id(topic.id).is_none());
+        let gone: Vec<Arc<Topic>> = gone.cloned().collect();
+        self.show(image);
+        for topic in gone {
+            self.retire(&topic, &mut applied).await;
+        }
+        applied
+    }
+
+    fn owns(&self, topic: TopicId, partition: PartitionId) -> bool {
+        shard_of(topic, partition, self.shared.shards) == self.shard
+    }
+
+    /// Opens or makes a partition. Opening blocks the shard, which happens at the start only.
+    async fn bring(
+        &self,
+        image: &Image,
+        (topic, partition): (&Topic, PartitionId),
+        applied: &mut Applied,
+    ) -> Result<(), String> {
+        let key = (topic.name.clone(), partition);
+        let epoch = topic.leader_epoch(partition).expect("a partition of the topic");
+        let spec = PartitionSpec {
+            topic: topic.name.clone(),
+            partition,
+            topic_id: topic.id,
+            config: TopicConfigs::new(&self.shared.config).resolve(&topic.overrides),
+            leader_epoch: epoch,
+        };
+        let opened = match self.arrival(&key, topic.id, image) {
+            Arrival::Create => self.engine.create(spec).await.map_err(|error| error.to_string())?,
+            Arrival::Open => self.reopen(spec, &key)?,
+            Arrival::Foreign(other) => {
+                return Err(format!(
+                    "{}/{}-{partition} belongs to another topic (id {other:?}); move it away",
+                    self.shared.directory.display(),
+                    topic.name
+                ));
+            }
+        };
+        if epoch < opened.leader_epoch() {
+            applied.epochs.push((topic.id, partition, opened.leader_epoch()));
+        }
+        self.keep(topic.id, partition, opened);
+        // Between two openings connections are accepted and probes answered.
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    /// What lies in the partition's place: by the listing at the start, and later by looking, since
+    /// topics come and go.
+    fn arrival(&self, key: &PartitionKey, topic: TopicId, image: &Image) -> Arrival {
+        if !self.is_serving() {
+            // Those of deleted topics have been put aside since.
+            let is_there = |it: &&Found| !it.topic_id.is_some_and(|id| image.was_deleted(id));
+            return arrival(self.shared.found.get(key).filter(is_there), topic);
+        }
+        let place = self.shared.directory.join(format!("{}-{}", key.0, key.1));
+        match crate::broker::directory::look_into(&place) {
+            Ok(found) => arrival(Some(&found), topic),
+            // Not there; anything worse comes up when the partition is made.
+            Err(_) => Arrival::Create,
+        }
+    }
+
+    fn reopen(&self, spec: PartitionSpec, key: &PartitionKey) -> Result<Partition, String> {
+        let opening = Opening {
+            clean: self.shared.was_clean,
+            recovery_point: self.shared.checkpoints.recovery_point(key),
+            log_start: self.shared.checkpoints.log_start(key),
+            leader_epoch_bump: !self.shared.was_clean,
+        };
+        let opened = self.engine.open(spec, opening);
+        let (partition, report) = opened.map_err(|error| error.to_string())?;
+        tell(key, &report);
+        partition.become_leader(partition.leader_epoch());
+        Ok(partition)
+    }
+
+    /// Takes the topic's partitions out and gives their directories the `-delete` name. A directory
+    /// that can't be renamed now is found and renamed at the next start.
+    async fn retire(&self, topic: &Topic, applied: &mut Applied) {
+        for (partition, open) in self.take(topic.id) {
+            let name = deleted_name(&(topic.name.clone(), partition));
+            let directory = self.shared.directory.as_path().into();
+            let place = Place { directory, name: name.into() };
+            if let Err(error) = open.retire(place).await {
+                applied.failed.push((topic.id, partition, error.to_string()));
+            }
+        }
+    }
+
+    /// What the checkpoint files need of this shard's partitions.
+    fn reports(&self) -> Vec<PartitionReport> {
+        let image = self.image();
+        let report = |topic: &Arc<Topic>, number, partition: Partition| {
+            let cursors = partition.cursors();
+            PartitionReport {
+                key: (topic.name.clone(), number),
+                recovery_point: cursors.recovery_point,
+                log_start: partition.needs_log_start_checkpoint().then_some(cursors.log_start),
+                high_watermark: cursors.high_watermark,
+            }
+        };
+        let mut reports = Vec::new();
+        for topic in image.topics() {
+            for number in topic.partitions() {
+                if let Some(partition) = self.open_partition(topic.id, number) {
+                    reports.push(report(topic, number, partition));
+                }
+            }
+        }
+        reports
+    }
+
+    /// Clean stop, once no client is connected: closes every partition and says where they stand.
+    pub async fn close(&self) -> Closed {
+        let failed = self.engine.close().await;
+        let failed = failed.into_iter().map(|(path, error)| format!("{}: {error}", path.display()));
+        Closed { reports: self.reports(), failed: failed.collect() }
+    }
+}
+
+/// Says what recovery found, when it found anything.
+fn tell(key: &PartitionKey, report: &RecoveryReport) {
+    let (topic, partition) = key;
+    if report.is_lossy() {
+        tracing::error!("{topic}-{partition}: {report}");
+    } else if report.is_uneventful() {
+        tracing::debug!("{topic}-{partition}: {report}");
+    } else {
+        tracing::info!("{topic}-{partition}: {report}");
+    }
+}

@@ -1,0 +1,303 @@
+//! The controller: the one place where topics come and go. It lives on shard 0, takes one order
+//! after the other, and answers when every shard has followed.
+//!
+//! A change is written to the metadata log first and waited for; then the new image goes to all
+//! shards, each of which opens, makes or retires its own partitions. A topic that some shard can't
+//! make is taken back by a further record.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::broker::errors::Refusal;
+use crate::broker::image::{Image, Topic};
+use crate::broker::leftovers;
+use crate::broker::mail::{Applied, ControllerOrder, NewTopic, ProducerIdBlock, ShardOrder};
+use crate::broker::metadata_log::{MetadataError, MetadataLog};
+use crate::broker::node::Node;
+use crate::broker::topics;
+use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionRecord};
+use crate::shard::{Inbox, Mailbox};
+use crate::units::{LeaderEpoch, PartitionId, ProducerId, TopicId};
+use crate::wire::error::ErrorCode;
+
+/// The feature whose level says which records a metadata log may hold.
+pub const METADATA_VERSION: &str = "metadata.version";
+
+/// The level of Kafka 4.3.
+pub const METADATA_VERSION_LEVEL: i16 = 30;
+
+/// Producer ids that a shard gets at a time (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`).
+pub const PRODUCER_ID_BLOCK: i64 = 1000;
+
+/// Epoch records that go into one batch.
+const EPOCHS_PER_BATCH: usize = 1000;
+
+/// Why the controller can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    /// The metadata log can't be had.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A directory of a deleted topic can't be put aside.
+    #[error(transparent)]
+    Leftover(#[from] crate::broker::directory::DirectoryError),
+    /// A shard stopped before it had opened its partitions.
+    #[error("a shard stopped while it opened its partitions")]
+    ShardStopped,
+}
+
+/// The controller of the broker.
+pub struct Controller {
+    node: Rc<Node>,
+    log: MetadataLog,
+    shards: Vec<Mailbox<ShardOrder>>,
+}
+
+impl Controller {
+    /// Replays the metadata log, has all shards open their partitions, and opens the broker to
+    /// clients.
+    ///
+    /// # Errors
+    /// [`ControllerError`]. A partition that can't be opened is none: it stays offline, the others
+    /// serve.
+    pub async fn start(
+        node: Rc<Node>,
+        shards: Vec<Mailbox<ShardOrder>>,
+    ) -> Result<Controller, ControllerError> {
+        let log = MetadataLog::open(&node.engine, &node.shared).await?;
+        let mut controller = Controller { node, log, shards };
+        controller.raise_metadata_version().await?;
+        leftovers::settle(&controller.node.shared, controller.log.image())?;
+        let applied = controller.publish().await.ok_or(ControllerError::ShardStopped)?;
+        for (topic, partition, reason) in &applied.failed {
+            let name = controller.name_of(*topic);
+            tracing::error!("partition {name}-{partition} is offline: {reason}");
+        }
+        if !applied.epochs.is_empty() {
+            controller.raise_epochs(&applied).await?;
+            controller.publish().await.ok_or(ControllerError::ShardStopped)?;
+        }
+        for shard in &controller.shards {
+            shard.send(ShardOrder::Serve).await.map_err(|_| ControllerError::ShardStopped)?;
+        }
+        Ok(controller)
+    }
+
+    /// Carries out orders until the senders are gone.
+    pub async fn run(mut self, mut inbox: Inbox<ControllerOrder>) {
+        while let Some(order) = inbox.receive().await {
+            match order {
+                // Whoever asked may have given up waiting; what was done stays done.
+                ControllerOrder::CreateTopics { topics, answer } => {
+                    drop(answer.send(self.create_topics(topics).await));
+                }
+                ControllerOrder::DeleteTopics { topics, answer } => {
+                    drop(answer.send(self.delete_topics(&topics).await));
+                }
+                ControllerOrder::ProducerIds { answer } => {
+                    drop(answer.send(self.producer_ids().await));
+                }
+            }
+        }
+    }
+
+    /// The first record of a new log says which level its records have.
+    async fn raise_metadata_version(&mut self) -> Result<(), MetadataError> {
+        if self.log.image().feature(METADATA_VERSION).is_some() {
+            return Ok(());
+        }
+        let record = MetadataRecord::FeatureLevel {
+            name: METADATA_VERSION.to_owned(),
+            level: METADATA_VERSION_LEVEL,
+        };
+        self.log.write(&[vec![record]]).await
+    }
+
+    /// Recovery bumped epochs; clients must hear of them, or they would be fenced for ever.
+    async fn raise_epochs(&mut self, applied: &Applied) -> Result<(), MetadataError> {
+        let records: Vec<MetadataRecord> = applied
+            .epochs
+            .iter()
+            .map(|(topic, partition, epoch)| self.partition_record(*topic, *partition, *epoch))
+            .collect();
+        let groups: Vec<Vec<MetadataRecord>> =
+            records.chunks(EPOCHS_PER_BATCH).map(<[MetadataRecord]>::to_vec).collect();
+        self.log.write(&groups).await
+    }
+
+    async fn create_topics(&mut self, wanted: Vec<NewTopic>) -> Vec<Result<Arc<Topic>, Refusal>> {
+        let mut made = HashSet::new();
+        let mut outcomes = Vec::with_capacity(wanted.len());
+        let mut groups = Vec::new();
+        // Each topic is checked against those before it, too.
+        let mut image = self.log.image().clone();
+        for new in &wanted {
+            let outcome =
+                topics::admit(new, &image, &self.node.shared.config).map(|()| TopicId::random());
+            if let Ok(id) = &outcome {
+                let records = self.records_of(new, *id);
+                for record in &records {
+                    image.apply(record).expect("an admitted topic follows the image");
+                }
+                groups.push(records);
+                made.insert(*id);
+            }
+            outcomes.push(outcome);
+        }
+        let failure = self.carry_out(&groups, &made).await;
+        let image = self.node.image();
+        let settle = |outcome: Result<TopicId, Refusal>| {
+            let id = outcome?;
+            match (&failure, image.topic_by_id(id)) {
+                (None, Some(topic)) => Ok(topic.clone()),
+                (Some(refusal), _) => Err(refusal.clone()),
+                (None, None) => Err(Refusal::new(
+                    ErrorCode::KafkaStorageError,
+                    "a partition of the topic could not be made; the broker's log says why",
+                )),
+            }
+        };
+        outcomes.into_iter().map(settle).collect()
+    }
+
+    /// Writes and publishes new topics, and takes back those that some shard could not make.
+    /// Returns why nothing at all was made.
+    async fn carry_out(
+        &mut self,
+        groups: &[Vec<MetadataRecord>],
+        made: &HashSet<TopicId>,
+    ) -> Option<Refusal> {
+        if groups.is_empty() {
+            return None;
+        }
+        if let Err(error) = self.log.write(groups).await {
+            return Some(storage_refusal(&error));
+        }
+        let Some(applied) = self.publish().await else { return Some(stopping()) };
+        let mut lost = HashSet::new();
+        for (topic, partition, reason) in &applied.failed {
+            if made.contains(topic) && lost.insert(*topic) {
+                let name = self.name_of(*topic);
+                tracing::error!("topic {name} is not made: partition {partition}: {reason}");
+            }
+        }
+        if lost.is_empty() {
+            return None;
+        }
+        let remove = |id: &TopicId| vec![MetadataRecord::RemoveTopic { topic_id: *id }];
+        let groups: Vec<_> = lost.iter().map(remove).collect();
+        if let Err(error) = self.log.write(&groups).await {
+            return Some(storage_refusal(&error));
+        }
+        self.publish().await.is_none().then(stopping)
+    }
+
+    async fn delete_topics(&mut self, wanted: &[TopicId]) -> Vec<Result<(), Refusal>> {
+        let mut gone = HashSet::new();
+        let unknown =
+            || Refusal::new(ErrorCode::UnknownTopicId, "the topic has been deleted already");
+        let is_there =
+            |id: &&TopicId| self.log.image().topic_by_id(**id).is_some() && gone.insert(**id);
+        let groups: Vec<Vec<MetadataRecord>> = wanted
+            .iter()
+            .filter(is_there)
+            .map(|id| vec![MetadataRecord::RemoveTopic { topic_id: *id }])
+            .collect();
+        if let Err(error) = self.log.write(&groups).await {
+            return vec![Err(storage_refusal(&error)); wanted.len()];
+        }
+        if !groups.is_empty() {
+            match self.publish().await {
+                None => return vec![Err(stopping()); wanted.len()],
+                Some(applied) => {
+                    for (topic, partition, reason) in applied.failed {
+                        tracing::warn!("deleted partition {topic:?}-{partition}: {reason}");
+                    }
+                }
+            }
+        }
+        wanted.iter().map(|id| if gone.contains(id) { Ok(()) } else { Err(unknown()) }).collect()
+    }
+
+    async fn producer_ids(&mut self) -> Result<ProducerIdBlock, Refusal> {
+        let next = self.log.image().next_producer_id();
+        let end = next.checked_add(PRODUCER_ID_BLOCK).ok_or_else(|| {
+            Refusal::new(ErrorCode::UnknownServerError, "all producer ids have been given out")
+        })?;
+        let record = MetadataRecord::ProducerIds {
+            broker: self.node.shared.node,
+            broker_epoch: 0,
+            next: ProducerId(end),
+        };
+        let written = self.log.write(&[vec![record]]).await;
+        written.map_err(|error| storage_refusal(&error))?;
+        Ok(ProducerIdBlock { next, end })
+    }
+
+    /// Sends the image to all shards and gathers how they followed; `None` when one has stopped.
+    async fn publish(&mut self) -> Option<Applied> {
+        let image: Arc<Image> = Arc::new(self.log.next_version());
+        let mut answers = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            let (answer, answered) = oneshot::channel();
+            let order = ShardOrder::Publish { image: image.clone(), answer };
+            shard.send(order).await.ok()?;
+            answers.push(answered);
+        }
+        let mut all = Applied::default();
+        for answered in answers {
+            let applied = answered.await.ok()?;
+            all.epochs.extend(applied.epochs);
+            all.failed.extend(applied.failed);
+        }
+        Some(all)
+    }
+
+    fn records_of(&self, new: &NewTopic, id: TopicId) -> Vec<MetadataRecord> {
+        let name = new.name.clone();
+        let mut records = vec![MetadataRecord::Topic { name: name.clone(), topic_id: id }];
+        let partitions = (0..new.partitions).map(PartitionId);
+        records.extend(partitions.map(|it| self.partition_record(id, it, LeaderEpoch(0))));
+        records.extend(new.overrides.iter().map(|(key, value)| MetadataRecord::Config {
+            resource: ConfigResource::Topic(name.clone()),
+            name: key.clone(),
+            value: Some(value.clone()),
+        }));
+        records
+    }
+
+    /// On disk there is one broker, `node.id`: shards are brokers on the wire only.
+    fn partition_record(
+        &self,
+        topic: TopicId,
+        partition: PartitionId,
+        epoch: LeaderEpoch,
+    ) -> MetadataRecord {
+        let shared = &self.node.shared;
+        let record = PartitionRecord::single(topic, partition, shared.node, shared.directory_id);
+        MetadataRecord::Partition(PartitionRecord {
+            leader_epoch: epoch,
+            partition_epoch: epoch.0,
+            ..record
+        })
+    }
+
+    fn name_of(&self, topic: TopicId) -> String {
+        match self.log.image().topic_by_id(topic) {
+            Some(topic) => topic.name.to_string(),
+            None => format!("{topic:?}"),
+        }
+    }
+}
+
+fn storage_refusal(error: &MetadataError) -> Refusal {
+    tracing::error!("{error}");
+    Refusal::new(ErrorCode::KafkaStorageError, error.to_string())
+}
+
+fn stopping() -> Refusal {
+    Refusal::new(ErrorCode::BrokerNotAvailable, "the broker is being stopped")
+}

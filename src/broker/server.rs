@@ -1,0 +1,525 @@
+//! The broker as a whole: starts the shards, keeps the files at the directory's root, stops in
+//! order.
+//!
+//! One thread per shard, and one for the control plane's file work (checkpoints, removal of deleted
+//! directories), so that no shard ever waits for a file of the root.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::broker::apply;
+use crate::broker::chores::{self, Chores};
+use crate::broker::config::ServerConfig;
+use crate::broker::controller::{Controller, ControllerError};
+use crate::broker::directory::{DataDirectory, DirectoryError};
+use crate::broker::mail::{Closed, ControllerOrder, ShardOrder};
+use crate::broker::node::{Brokers, Node, Shared};
+use crate::broker::placement::{SHARDS_MAX, broker_of};
+use crate::disk::faults::FaultHook;
+use crate::ring::{Probe, RingError, affinity};
+use crate::shard::edge::{self, EdgeKind};
+use crate::shard::{
+    Engine, EngineError, EngineKind, EngineOptions, Inbox, Mailbox, NetworkOptions, ShardStats,
+    ThreadOptions, now,
+};
+use crate::units::usize_of;
+
+/// Which engine is wanted (`--engine`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EngineChoice {
+    /// The ring where it works, else plain files.
+    Auto,
+    /// The ring or nothing.
+    Uring,
+    /// Plain files.
+    PlainFile,
+}
+
+/// What a broker starts with.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// The settings.
+    pub config: ServerConfig,
+    /// The data directory; made when it isn't there.
+    pub directory: PathBuf,
+    /// Where shard 0 listens; shard i does on port + i. Port 0 lets the system choose for each.
+    pub listen: SocketAddr,
+    /// The host and shard 0's port that clients are told, when they differ from `listen`.
+    pub advertise: Option<(String, u16)>,
+    /// How many shards.
+    pub shards: usize,
+    /// Which engine.
+    pub engine: EngineChoice,
+    /// Faults for tests; `None` in production.
+    pub faults: Option<FaultHook>,
+}
+
+/// Why the broker doesn't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// More shards than ids or ports.
+    #[error("{shards} shards: use 1 to {SHARDS_MAX}, with ports up to 65535")]
+    Shards {
+        /// How many were asked for.
+        shards: usize,
+    },
+    /// The data directory can't be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// A port can't be had.
+    #[error("cannot listen on {address}: {error}{}", port_remedy(.error))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// `--engine uring`, and the host refuses io_uring.
+    #[error("io_uring is refused here: {reason}. --engine auto falls back to plain files")]
+    Refused {
+        /// What the probe found, and the remedy.
+        reason: String,
+    },
+    /// A shard's thread, runtime or ring.
+    #[error("shard {shard}: {reason}")]
+    Shard {
+        /// Which one.
+        shard: usize,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The controller can't start.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+}
+
+fn port_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another process uses the port: stop it, or choose other ports with --listen (shard \
+             i listens on port + i)"
+        }
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege: choose another",
+        io::ErrorKind::AddrNotAvailable => "; this host has no such address",
+        _ => "",
+    }
+}
+
+/// Why a stop was not clean: the next start recovers.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// A file at the root can't be written.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// Partitions that could not be closed, or shards that failed.
+    #[error("not everything could be closed: {}", .0.join("; "))]
+    Unclosed(Vec<String>),
+}
+
+/// A running broker.
+pub struct Server {
+    directory: Arc<DataDirectory>,
+    shards: Vec<ShardThread>,
+    chores: Chores,
+    lines: Vec<String>,
+}
+
+struct ShardThread {
+    address: SocketAddr,
+    mail: Mailbox<ShardOrder>,
+    thread: JoinHandle<io::Result<Result<Closed, StartError>>>,
+}
+
+/// Asks the shards how they are; cheap to clone, usable from any thread.
+#[derive(Clone)]
+pub struct Monitor {
+    shards: Vec<Mailbox<ShardOrder>>,
+}
+
+impl Monitor {
+    /// Counters and histograms of every shard; `None` when one has stopped.
+    pub async fn stats(&self) -> Option<Vec<ShardStats>> {
+        let mut all = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            let (answer, answered) = oneshot::channel();
+            shard.send(ShardOrder::Stats { answer }).await.ok()?;
+            all.push(answered.await.ok()?);
+        }
+        Some(all)
+    }
+}
+
+impl Server {
+    /// Starts a broker and returns when its partitions are open and clients may come.
+    ///
+    /// # Errors
+    /// The reason, with what to do about it; nothing is left running.
+    pub fn start(options: ServerOptions) -> Result<Server, StartError> {
+        check(&options)?;
+        let node = options.config.node_id;
+        let directory = Arc::new(DataDirectory::open(&options.directory, node, now())?);
+        let chosen = choose(options.engine)?;
+        let listeners = listen(&options)?;
+        let addresses = addresses(&listeners, options.listen)?;
+        let shared = Arc::new(Shared {
+            brokers: brokers(&options, &addresses),
+            node,
+            shards: options.shards,
+            cluster_id: directory.identity.cluster_id.clone(),
+            directory: options.directory,
+            directory_id: directory.id(),
+            was_clean: directory.was_clean,
+            checkpoints: directory.checkpoints(),
+            found: directory.partitions()?,
+            config: options.config,
+        });
+        let shards = start_shards(&shared, chosen, listeners, options.faults)?;
+        let lines = ready_lines(&shared, chosen, &shards);
+        let mail = shards.iter().map(|shard| shard.mail.clone()).collect();
+        let chores = chores::start(directory.clone(), &shared.config, mail);
+        Ok(Server { directory, shards, chores, lines })
+    }
+
+    /// One line per shard: broker id, address, core, engine.
+    pub fn ready_lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    /// Where the shards listen.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.shards.iter().map(|shard| shard.address)
+    }
+
+    /// For whoever scrapes.
+    pub fn monitor(&self) -> Monitor {
+        Monitor { shards: self.shards.iter().map(|shard| shard.mail.clone()).collect() }
+    }
+
+    /// Stops in order: answers that are due leave, every partition is closed, checkpoints and the
+    /// clean marker are written.
+    ///
+    /// # Errors
+    /// What could not be closed; the next start then recovers.
+    pub fn stop(self) -> Result<(), StopError> {
+        self.chores.stop();
+        let mut all = Closed::default();
+        for (shard, closed) in stop_shards(self.shards) {
+            match closed {
+                Ok(closed) => {
+                    all.reports.extend(closed.reports);
+                    all.failed.extend(closed.failed);
+                }
+                Err(reason) => all.failed.push(format!("shard {shard}: {reason}")),
+            }
+        }
+        all.reports.sort_by(|one, other| one.key.cmp(&other.key));
+        self.directory.write_checkpoints(&all.reports)?;
+        if !all.failed.is_empty() {
+            return Err(StopError::Unclosed(all.failed));
+        }
+        Ok(self.directory.mark_clean()?)
+    }
+}
+
+/// The engine that runs, and the runtime of the network side.
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    kind: EngineKind,
+    edge: EdgeKind,
+}
+
+fn check(options: &ServerOptions) -> Result<(), StartError> {
+    let shards = options.shards;
+    let fits = |port: u16| usize::from(port) + shards <= 1 + usize::from(u16::MAX);
+    let ports_fit = options.advertise.as_ref().is_none_or(|(_, port)| fits(*port));
+    let last = i32::try_from(shards).ok().and_then(|it| it.checked_add(options.config.node_id.0));
+    let ids_fit = last.is_some();
+    if (1..=SHARDS_MAX).contains(&shards) && fits(options.listen.port()) && ports_fit && ids_fit {
+        return Ok(());
+    }
+    Err(StartError::Shards { shards })
+}
+
+fn addresses(listeners: &[TcpListener], wanted: SocketAddr) -> Result<Vec<SocketAddr>, StartError> {
+    let address = |listener: &TcpListener| {
+        listener.local_addr().map_err(|error| StartError::Listen { address: wanted, error })
+    };
+    listeners.iter().map(address).collect()
+}
+
+fn choose(choice: EngineChoice) -> Result<Chosen, StartError> {
+    let refused = Probe::run().refusal();
+    match (choice, refused) {
+        (EngineChoice::PlainFile, None) => {
+            Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Uring })
+        }
+        (EngineChoice::Auto | EngineChoice::Uring, None) => {
+            Ok(Chosen { kind: EngineKind::Ring, edge: EdgeKind::Uring })
+        }
+        (EngineChoice::PlainFile, Some(_)) => {
+            Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Tokio })
+        }
+        (EngineChoice::Uring, Some(reason)) => Err(StartError::Refused { reason }),
+        (EngineChoice::Auto, Some(reason)) => {
+            tracing::warn!("io_uring is refused here: {reason}. Serving with plain files instead");
+            Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Tokio })
+        }
+    }
+}
+
+/// Shard i listens on port + i; port 0 lets the system choose one for each.
+fn listen(options: &ServerOptions) -> Result<Vec<TcpListener>, StartError> {
+    let mut listeners = Vec::with_capacity(options.shards);
+    for shard in 0..options.shards {
+        let mut address = options.listen;
+        if address.port() != 0 {
+            let step = u16::try_from(shard).expect("shards are at most SHARDS_MAX");
+            address.set_port(address.port() + step);
+        }
+        let listener = TcpListener::bind(address);
+        listeners.push(listener.map_err(|error| StartError::Listen { address, error })?);
+    }
+    Ok(listeners)
+}
+
+fn brokers(options: &ServerOptions, addresses: &[SocketAddr]) -> Brokers {
+    let node = options.config.node_id;
+    match &options.advertise {
+        Some((host, port)) => {
+            let steps = 0..u16::try_from(addresses.len()).expect("shards are at most SHARDS_MAX");
+            let ports = steps.map(|step| port + step).collect();
+            Brokers { node, host: host.clone(), ports }
+        }
+        None => {
+            let ports = addresses.iter().map(SocketAddr::port).collect();
+            Brokers { node, host: own_host(options.listen), ports }
+        }
+    }
+}
+
+/// What clients are told when nothing is advertised: the address that we listen on, or the host's
+/// name when that is every address.
+fn own_host(listen: SocketAddr) -> String {
+    if listen.ip().is_unspecified() {
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        tracing::info!("clients are told to connect to {name}; --advertise names another host");
+        return name;
+    }
+    listen.ip().to_string()
+}
+
+/// What a shard's thread starts with.
+struct ShardStart {
+    shard: usize,
+    shared: Arc<Shared>,
+    engine: EngineOptions,
+    edge: EdgeKind,
+    listener: TcpListener,
+    inbox: Inbox<ShardOrder>,
+    controller: Mailbox<ControllerOrder>,
+    /// Shard 0 only: the orders of the controller and the mailboxes of all shards.
+    control: Option<(Inbox<ControllerOrder>, Vec<Mailbox<ShardOrder>>)>,
+    /// Told once by every shard when its engine runs, and again by shard 0 when all serve.
+    started: mpsc::Sender<Result<(), StartError>>,
+}
+
+fn start_shards(
+    shared: &Arc<Shared>,
+    chosen: Chosen,
+    listeners: Vec<TcpListener>,
+    faults: Option<FaultHook>,
+) -> Result<Vec<ShardThread>, StartError> {
+    let (controller, orders) = Mailbox::new();
+    let (mails, inboxes): (Vec<_>, Vec<_>) = listeners.iter().map(|_| Mailbox::new()).unzip();
+    let mut control = Some((orders, mails.clone()));
+    let mut shards = Vec::with_capacity(listeners.len());
+    let mut outcomes = Vec::with_capacity(listeners.len());
+    for (shard, (listener, inbox)) in listeners.into_iter().zip(inboxes).enumerate() {
+        let (started, outcome) = mpsc::channel();
+        let address = shared_address(&listener);
+        let start = ShardStart {
+            shard,
+            shared: shared.clone(),
+            engine: engine_options(shared, chosen, faults.clone()),
+            edge: chosen.edge,
+            listener,
+            inbox,
+            controller: controller.clone(),
+            control: control.take(),
+            started,
+        };
+        let options = ThreadOptions {
+            name: format!("shard-{shard}"),
+            core: core_of(shard),
+            edge: chosen.edge,
+        };
+        let thread = crate::shard::start_thread(options, move || run_shard(start));
+        let failed = |error: io::Error| StartError::Shard { shard, reason: error.to_string() };
+        match thread.map_err(failed) {
+            Ok(thread) => shards.push(ShardThread { address, mail: mails[shard].clone(), thread }),
+            Err(error) => return Err(give_up(shards, error)),
+        }
+        outcomes.push(outcome);
+    }
+    drop(controller);
+    match wait(&outcomes) {
+        Ok(()) => Ok(shards),
+        Err(error) => Err(give_up(shards, error)),
+    }
+}
+
+fn shared_address(listener: &TcpListener) -> SocketAddr {
+    listener.local_addr().expect("it was asked before")
+}
+
+/// The core that a shard is pinned to: the shards go round those that the process may run on.
+fn core_of(shard: usize) -> Option<usize> {
+    let cores = affinity::cores().ok().filter(|cores| !cores.is_empty())?;
+    Some(cores[shard % cores.len()])
+}
+
+fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) -> EngineOptions {
+    let config = &shared.config;
+    EngineOptions {
+        retention_check_ms: config.retention_check_ms,
+        splice_bytes_min: config.splice_bytes_min,
+        faults,
+        ..EngineOptions::new(shared.directory.clone(), chosen.kind)
+    }
+}
+
+/// Waits until every engine runs and the controller has opened the broker.
+fn wait(outcomes: &[mpsc::Receiver<Result<(), StartError>>]) -> Result<(), StartError> {
+    let receive = |(shard, outcome): (usize, &mpsc::Receiver<_>)| match outcome.recv() {
+        Ok(outcome) => outcome,
+        // The thread ended without a word: its result says why.
+        Err(mpsc::RecvError) => Err(StartError::Shard { shard, reason: String::new() }),
+    };
+    outcomes.iter().enumerate().try_for_each(receive)?;
+    outcomes.iter().enumerate().take(1).try_for_each(receive)
+}
+
+/// Stops what was started, and returns the reason that says most.
+fn give_up(shards: Vec<ShardThread>, error: StartError) -> StartError {
+    let ends: Vec<_> = stop_shards(shards).collect();
+    match error {
+        StartError::Shard { shard, reason } if reason.is_empty() => {
+            let end = ends.into_iter().find(|(number, _)| *number == shard);
+            let reason = end.and_then(|(_, end)| end.err());
+            let reason = reason.unwrap_or_else(|| "the thread ended".to_owned());
+            StartError::Shard { shard, reason }
+        }
+        other => other,
+    }
+}
+
+/// Orders all shards to stop, then waits for each.
+fn stop_shards(shards: Vec<ShardThread>) -> impl Iterator<Item = (usize, Result<Closed, String>)> {
+    for shard in &shards {
+        // One that has stopped already says so by its result.
+        let _ = shard.mail.send_blocking(ShardOrder::Stop);
+    }
+    shards.into_iter().enumerate().map(|(number, shard)| {
+        let end = match shard.thread.join() {
+            Ok(Ok(Ok(closed))) => Ok(closed),
+            Ok(Ok(Err(error))) => Err(error.to_string()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the thread panicked".to_owned()),
+        };
+        (number, end)
+    })
+}
+
+/// A shard from its start to its end, on its thread.
+async fn run_shard(start: ShardStart) -> Result<Closed, StartError> {
+    let ShardStart { shard, shared, engine, edge, listener, inbox, controller, control, started } =
+        start;
+    let failed = |error: String| StartError::Shard { shard, reason: error };
+    let engine = match Engine::start(engine) {
+        Ok(engine) => engine,
+        Err(error) => {
+            // Whoever waits has the reason from here; nobody waits for a second one.
+            let _ = started.send(Err(engine_error(shard, error)));
+            return Ok(Closed::default());
+        }
+    };
+    let options = network_options(&shared.config);
+    let node = Node::new(shard, shared, engine.clone(), controller);
+    let stop = Rc::new(Notify::new());
+    edge::spawn(apply::obey(node.clone(), inbox, stop.clone()));
+    // The receiver waits as long as threads start, so a failed send is a start given up.
+    let _ = started.send(Ok(()));
+    if let Some((orders, shards)) = control {
+        edge::spawn(control_plane(node.clone(), orders, shards, started));
+    }
+    let served =
+        crate::shard::serve(&engine, (edge, listener), node.clone(), (options, stop)).await;
+    let closed = node.close().await;
+    served.map_err(|error| failed(error.to_string()))?;
+    Ok(closed)
+}
+
+fn engine_error(shard: usize, error: EngineError) -> StartError {
+    match error {
+        EngineError::Ring(error) => ring_error(shard, &error),
+        other => StartError::Shard { shard, reason: other.to_string() },
+    }
+}
+
+fn ring_error(shard: usize, error: &RingError) -> StartError {
+    let reason = format!("{error}; --engine plain-file does without a ring");
+    StartError::Shard { shard, reason }
+}
+
+async fn control_plane(
+    node: Rc<Node>,
+    orders: Inbox<ControllerOrder>,
+    shards: Vec<Mailbox<ShardOrder>>,
+    started: mpsc::Sender<Result<(), StartError>>,
+) {
+    match Controller::start(node, shards).await {
+        Ok(controller) => {
+            // A failed send is a start given up; the order to stop follows.
+            let _ = started.send(Ok(()));
+            drop(started);
+            controller.run(orders).await;
+        }
+        Err(error) => drop(started.send(Err(error.into()))),
+    }
+}
+
+fn network_options(config: &ServerConfig) -> NetworkOptions {
+    NetworkOptions {
+        frame_bytes_max: config.request_bytes_max,
+        frames_bytes_max: config.frames_bytes_max,
+        connections_max: usize_of(u64::from(config.connections_max)),
+        idle_ms: config.connection_idle_ms_max.unwrap_or(u64::MAX),
+    }
+}
+
+fn ready_lines(shared: &Shared, chosen: Chosen, shards: &[ShardThread]) -> Vec<String> {
+    let engine = match chosen.kind {
+        EngineKind::Ring => "uring",
+        EngineKind::PlainFile => "plain-file",
+    };
+    let line = |(number, shard): (usize, &ShardThread)| {
+        let id = broker_of(shared.node, number);
+        let core = match core_of(number) {
+            Some(core) => format!("core {core}"),
+            None => "any core".to_owned(),
+        };
+        format!("ready: broker {id} on {}, {core}, engine {engine}", shard.address)
+    };
+    shards.iter().enumerate().map(line).collect()
+}
+
+/// Where a broker keeps its data, for messages.
+pub fn place(server: &Server) -> PathBuf {
+    server.directory.path().to_owned()
+}

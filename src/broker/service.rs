@@ -1,0 +1,106 @@
+//! From a frame to the API that answers it.
+//!
+//! A request that can't be understood ends its connection with a named reason, as in Kafka: there
+//! is no telling where the next one would begin. ApiVersions alone is answered in any version.
+
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::broker::api;
+use crate::broker::node::Node;
+use crate::shard::{Answer, ConnectionInfo, Reply, Service};
+use crate::wire::control::{self, Request};
+use crate::wire::error::WireError;
+use crate::wire::fetch::FetchRequest;
+use crate::wire::frame::{self, RequestHeader};
+use crate::wire::versions::{self, api as key};
+
+impl Service for Node {
+    fn is_pipelined(&self, frame: &[u8]) -> bool {
+        matches!(frame::peek(frame), Some((key::PRODUCE, _)))
+    }
+
+    fn call(self: &Rc<Self>, frame: BytesMut, _connection: &ConnectionInfo) -> Reply {
+        let (header, body) = match frame::split(frame) {
+            Ok(split) => split,
+            Err(error) => return close(&error),
+        };
+        if let Err(error) = versions::check(header.api_key, header.version) {
+            return unsupported(&header, &error);
+        }
+        match header.api_key {
+            key::PRODUCE => api::produce::answer(self, header, body),
+            key::FETCH => match FetchRequest::decode(body, header.version) {
+                Ok(request) => {
+                    let node = self.clone();
+                    Reply::Later(Box::pin(api::fetch::answer(node, header, request)))
+                }
+                Err(error) => close(&error),
+            },
+            _ => match control::decode(&header, body) {
+                Ok(request) => {
+                    let node = self.clone();
+                    Reply::Later(Box::pin(answer(node, header, request)))
+                }
+                Err(error) => close(&error),
+            },
+        }
+    }
+}
+
+fn close(error: &WireError) -> Reply {
+    Reply::Ready(Answer::Close(error.to_string()))
+}
+
+fn unsupported(header: &RequestHeader, error: &WireError) -> Reply {
+    if header.api_key == key::API_VERSIONS {
+        return Reply::Ready(sent(control::api_versions_unsupported(header.correlation_id)));
+    }
+    close(error)
+}
+
+fn sent(frame: Result<Bytes, WireError>) -> Answer {
+    match frame {
+        Ok(frame) => Answer::bytes(frame),
+        Err(error) => Answer::Close(error.to_string()),
+    }
+}
+
+async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answer {
+    let version = header.version;
+    let node = &*node;
+    sent(match request {
+        Request::ApiVersions(request) => {
+            let image = node.image();
+            control::encode(&header, api::api_versions::answer(&image, &request, version))
+        }
+        Request::Metadata(request) => {
+            control::encode(&header, api::metadata::answer(node, request, version).await)
+        }
+        Request::ListOffsets(request) => {
+            control::encode(&header, api::list_offsets::answer(node, request).await)
+        }
+        Request::OffsetForLeaderEpoch(request) => {
+            control::encode(&header, api::offset_for_leader_epoch::answer(node, request).await)
+        }
+        Request::CreateTopics(request) => {
+            control::encode(&header, api::create_topics::answer(node, request).await)
+        }
+        Request::DeleteTopics(request) => {
+            control::encode(&header, api::delete_topics::answer(node, request, version).await)
+        }
+        Request::DescribeConfigs(request) => {
+            control::encode(&header, api::describe_configs::answer(node, request).await)
+        }
+        Request::DescribeCluster(request) => {
+            control::encode(&header, api::describe_cluster::answer(&node.shared, &request))
+        }
+        Request::FindCoordinator(request) => {
+            control::encode(&header, api::find_coordinator::answer(node, request, version))
+        }
+        Request::InitProducerId(request) => {
+            control::encode(&header, api::init_producer_id::answer(node, request).await)
+        }
+    })
+}

@@ -1,0 +1,148 @@
+//! `uringlog serve`: starts a broker, says when it is ready, stops it in order.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tokio::sync::oneshot;
+
+use crate::broker::config::{ConfigError, ServerConfig, Sources};
+use crate::broker::http;
+use crate::broker::server::{EngineChoice, Server, ServerOptions};
+use crate::broker::{StartError, StopError};
+use crate::log::Durability;
+use crate::ring::{affinity, limits};
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// `--dir`; `log.dirs` of the configuration otherwise, and `data` without either.
+    pub directory: Option<PathBuf>,
+    /// `--listen`.
+    pub listen: SocketAddr,
+    /// `--advertise`.
+    pub advertise: Option<(String, u16)>,
+    /// `--shards`; one per core that this process may run on otherwise.
+    pub shards: Option<usize>,
+    /// `--engine`.
+    pub engine: EngineChoice,
+    /// `--durability`.
+    pub durability: Option<Durability>,
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// Each `--set`.
+    pub set: Vec<String>,
+    /// `--http`.
+    pub http: Option<SocketAddr>,
+}
+
+/// The data directory when nothing names one.
+const DIRECTORY_DEFAULT: &str = "data";
+
+/// Why serving ends with a failure.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A setting.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The broker doesn't start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The HTTP port can't be had.
+    #[error("cannot listen on {address} (--http): {error}")]
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// Signals can't be waited for, or the cores can't be asked for.
+    #[error("cannot set the process up: {0}")]
+    Process(std::io::Error),
+    /// The stop was not clean.
+    #[error("stopped, but not cleanly: {0}; the next start recovers")]
+    Stop(#[from] StopError),
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`ServeError`]: the process exits non-zero with its message.
+pub fn run(options: ServeOptions) -> Result<(), ServeError> {
+    // Taken over before anything starts, so that a stop never finds the process unprepared.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Process)?;
+    let sources = Sources {
+        file: options.config.clone(),
+        set: options.set.clone(),
+        durability: options.durability,
+    };
+    let config = ServerConfig::load(&sources)?;
+    config.shadowed().iter().for_each(|line| tracing::warn!("{line}"));
+    limits::raise_nofile();
+    let http = options.http.map(bind).transpose()?;
+    let shards = match options.shards {
+        Some(shards) => shards,
+        None => affinity::cores().map_err(ServeError::Process)?.len(),
+    };
+    let directory = options
+        .directory
+        .or_else(|| config.directory.clone())
+        .unwrap_or_else(|| PathBuf::from(DIRECTORY_DEFAULT));
+    let server = Server::start(ServerOptions {
+        config,
+        directory,
+        listen: options.listen,
+        advertise: options.advertise,
+        shards,
+        engine: options.engine,
+        faults: None,
+    })?;
+    let scraped = http.map(|listener| Scraped::start(listener, &server)).transpose()?;
+    server.ready_lines().iter().for_each(|line| println!("{line}"));
+    if let Some(signal) = signals.forever().next() {
+        tracing::info!(signal, "stopping");
+    }
+    if let Some(scraped) = scraped {
+        scraped.stop();
+    }
+    Ok(server.stop()?)
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).map_err(|error| ServeError::Http { address, error })
+}
+
+/// The thread of the HTTP port.
+struct Scraped {
+    ready: Arc<AtomicBool>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+impl Scraped {
+    fn start(listener: TcpListener, server: &Server) -> Result<Scraped, ServeError> {
+        let ready = Arc::new(AtomicBool::new(true));
+        let sources = http::Sources { monitor: server.monitor(), ready: ready.clone() };
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("http".to_owned())
+            .spawn(move || http::serve(listener, sources, stopped))
+            .map_err(ServeError::Process)?;
+        Ok(Scraped { ready, stop, thread })
+    }
+
+    fn stop(self) {
+        self.ready.store(false, Ordering::Release);
+        // A thread that has ended already needs no word.
+        let _ = self.stop.send(());
+        match self.thread.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the HTTP port had failed"),
+            Err(_) => tracing::warn!("the thread of the HTTP port had panicked"),
+        }
+    }
+}

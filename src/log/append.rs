@@ -1,0 +1,99 @@
+//! Appending: Kafka's checks in Kafka's order, offsets assigned, the batch staged. No I/O.
+
+use super::error::AppendError;
+use super::partition::{LogState, PartitionLog};
+use super::producers::Verdict;
+use super::roll;
+use super::validate::{Validated, validate};
+use crate::format::batch::RecordBatch;
+use crate::units::{Offset, Timestamp};
+
+/// What becomes of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// Offset of its first record.
+    pub base_offset: Offset,
+    /// Offset of its last record.
+    pub last_offset: Offset,
+    /// When it was appended; none on topics that keep the producer's time.
+    pub log_append_time: Timestamp,
+    /// First offset still readable.
+    pub log_start: Offset,
+    /// It may be acknowledged once the high watermark has reached this.
+    pub due: Offset,
+    /// Whether it was in the log already and nothing was staged.
+    pub duplicate: bool,
+}
+
+impl PartitionLog {
+    /// Assigns offsets to one batch of a client and stages it for the next plan.
+    ///
+    /// # Errors
+    /// Every [`AppendError`], decided by the first failing check in Kafka's order
+    /// (`UnifiedLog#append`). A batch that the producer checks refuse may leave the segment rolled.
+    pub fn append(&mut self, batch: RecordBatch, now: Timestamp) -> Result<Appended, AppendError> {
+        self.check_serving()?;
+        let Validated { mut batch, log_append_time } = validate(batch, &self.config, now)?;
+        let base_offset = self.cursors.next;
+        batch.assign(base_offset, self.leader_epoch);
+        if self.epochs.assign(self.leader_epoch, base_offset) {
+            self.housekeeping.has_new_epochs = true;
+        }
+        let (size, limit) = (batch.size(), self.config.segment_bytes);
+        if size > limit {
+            return Err(AppendError::RecordListTooLarge { size, limit });
+        }
+        self.make_room(&batch, now);
+        match self.producers.check(batch.header())? {
+            Verdict::New => Ok(self.stage(batch, log_append_time, now)),
+            Verdict::Duplicate { base_offset, last_offset, timestamp } => Ok(Appended {
+                base_offset,
+                last_offset,
+                log_append_time: timestamp,
+                log_start: self.cursors.log_start,
+                // The original may still be in flight.
+                due: last_offset + 1,
+                duplicate: true,
+            }),
+        }
+    }
+
+    pub(super) fn check_serving(&self) -> Result<(), AppendError> {
+        match self.state {
+            LogState::Serving => Ok(()),
+            LogState::ReadOnly(cause) => Err(AppendError::NoSpace { reason: cause.to_string() }),
+            LogState::Offline(cause) => Err(AppendError::Offline { reason: cause.to_string() }),
+        }
+    }
+
+    /// Kafka's `maybeRoll`, with its side effect: whoever asks the indexes whether they are full
+    /// makes them.
+    fn make_room(&mut self, batch: &RecordBatch, now: Timestamp) {
+        match roll::reason(&self.active, batch.header(), &self.config, now) {
+            Some(_) => self.roll(now),
+            None => self.active.touch_indexes(),
+        }
+    }
+
+    fn stage(
+        &mut self,
+        batch: RecordBatch,
+        log_append_time: Timestamp,
+        now: Timestamp,
+    ) -> Appended {
+        let header = *batch.header();
+        let base_offset = self.cursors.next;
+        let last_offset = header.last_offset().expect("offsets were just assigned");
+        self.producers.update(&header);
+        self.active.stage(batch, self.config.index_interval_bytes, now);
+        self.cursors.set_next(last_offset + 1);
+        Appended {
+            base_offset,
+            last_offset,
+            log_append_time,
+            log_start: self.cursors.log_start,
+            due: last_offset + 1,
+            duplicate: false,
+        }
+    }
+}

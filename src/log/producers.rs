@@ -1,0 +1,544 @@
+//! What a partition remembers of idempotent producers (`ProducerStateManager`), so that a batch
+//! sent twice is written once and a lost one is noticed.
+//!
+//! Rebuilt at start by replaying the headers of the log; an append to a known producer allocates
+//! nothing. Transactions come later: a transactional batch of a client is refused (INVALID_TXN_STATE,
+//! as by a Kafka broker that verifies transactions and knows none), but a log that Kafka wrote
+//! with them replays correctly.
+
+use std::collections::BTreeMap;
+
+use super::error::AppendError;
+use crate::format::batch::BatchHeader;
+use crate::units::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+
+/// How many of a producer's last batches are recognised when they come again; clients keep at most
+/// five in flight for that reason.
+const BATCHES_REMEMBERED: usize = 5;
+
+/// How many producers one partition remembers, about 20 MB. Kafka has no limit, so that short-lived
+/// producers (one a second makes 86,400 a day) may take its whole heap.
+pub const PRODUCERS_MAX: usize = 100_000;
+
+/// How many are forgotten at once when a replayed log has more than [`PRODUCERS_MAX`].
+const FORGOTTEN_AT_ONCE: usize = PRODUCERS_MAX / 8;
+
+const EPOCH_NONE: ProducerEpoch = ProducerEpoch(-1);
+const SEQUENCE_NONE: Sequence = Sequence(-1);
+
+/// What is to be done with a batch that breaks no rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Append it.
+    New,
+    /// It is in the log already: answer with these, write nothing.
+    Duplicate {
+        /// Offset of its first record.
+        base_offset: Offset,
+        /// Offset of its last record.
+        last_offset: Offset,
+        /// Its max timestamp as stored, which Kafka answers as the append time.
+        timestamp: Timestamp,
+    },
+}
+
+/// One appended batch of a producer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Batch {
+    base_sequence: Sequence,
+    last_sequence: Sequence,
+    base_offset: Offset,
+    last_offset: Offset,
+    timestamp: Timestamp,
+}
+
+/// The last batches of one producer epoch, oldest first.
+#[derive(Clone, Copy, Debug)]
+struct Batches {
+    ring: [Batch; BATCHES_REMEMBERED],
+    len: usize,
+}
+
+impl Batches {
+    const EMPTY: Batches = Batches {
+        ring: [Batch {
+            base_sequence: SEQUENCE_NONE,
+            last_sequence: SEQUENCE_NONE,
+            base_offset: Offset(0),
+            last_offset: Offset(0),
+            timestamp: Timestamp::NONE,
+        }; BATCHES_REMEMBERED],
+        len: 0,
+    };
+
+    fn as_slice(&self) -> &[Batch] {
+        &self.ring[..self.len]
+    }
+
+    fn push(&mut self, batch: Batch) {
+        if self.len == BATCHES_REMEMBERED {
+            self.ring.rotate_left(1);
+            self.len -= 1;
+        }
+        self.ring[self.len] = batch;
+        self.len += 1;
+    }
+}
+
+/// State of one producer id.
+#[derive(Clone, Copy, Debug)]
+struct Producer {
+    epoch: ProducerEpoch,
+    batches: Batches,
+    /// Of the last record or marker, not of its arrival; expiry counts from it.
+    last_timestamp: Timestamp,
+    /// Where its open transaction began, which only a replayed log can have.
+    transaction: Option<Offset>,
+    /// Last offset that it wrote to; whoever wrote last is forgotten last.
+    last_offset: Offset,
+}
+
+impl Producer {
+    const UNKNOWN: Producer = Producer {
+        epoch: EPOCH_NONE,
+        batches: Batches::EMPTY,
+        last_timestamp: Timestamp::NONE,
+        transaction: None,
+        last_offset: Offset(0),
+    };
+
+    fn last_sequence(&self) -> Sequence {
+        self.batches.as_slice().last().map_or(SEQUENCE_NONE, |batch| batch.last_sequence)
+    }
+
+    fn duplicate_of(&self, header: &BatchHeader) -> Option<&Batch> {
+        if header.producer_epoch != self.epoch {
+            return None;
+        }
+        let (base, last) = (header.base_sequence, header.last_sequence());
+        let batches = self.batches.as_slice().iter();
+        batches.rev().find(|it| it.base_sequence == base && it.last_sequence == last)
+    }
+
+    fn check_epoch(&self, header: &BatchHeader) -> Result<(), AppendError> {
+        if header.producer_epoch < self.epoch {
+            return Err(AppendError::InvalidProducerEpoch {
+                producer_id: header.producer_id,
+                current: self.epoch,
+                found: header.producer_epoch,
+            });
+        }
+        Ok(())
+    }
+
+    /// A new epoch begins at 0. A producer that isn't known (expired, or its records are gone) may
+    /// begin anywhere: its earlier batches can't be told from lost ones any more.
+    fn check_sequence(&self, header: &BatchHeader) -> Result<(), AppendError> {
+        let last =
+            if header.producer_epoch == self.epoch { self.last_sequence() } else { SEQUENCE_NONE };
+        let expected = last.plus(1);
+        if self.epoch == EPOCH_NONE || header.base_sequence == expected {
+            return Ok(());
+        }
+        Err(AppendError::OutOfOrderSequence {
+            producer_id: header.producer_id,
+            epoch: header.producer_epoch,
+            expected,
+            found: header.base_sequence,
+        })
+    }
+
+    fn enter_epoch(&mut self, epoch: ProducerEpoch) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.batches = Batches::EMPTY;
+        }
+    }
+}
+
+/// The producers of one partition.
+#[derive(Clone, Debug, Default)]
+pub struct Producers {
+    // Ordered, so that the same history always gives the same state; and the keys come from
+    // clients, which could aim at the weakness of a fixed hash function.
+    producers: BTreeMap<ProducerId, Producer>,
+    forgotten: u64,
+}
+
+impl Producers {
+    /// Judges a validated batch of a client, in Kafka's order of checks.
+    ///
+    /// # Errors
+    /// [`AppendError::InvalidProducerEpoch`], [`AppendError::InvalidTxnState`],
+    /// [`AppendError::OutOfOrderSequence`], [`AppendError::TooManyProducers`].
+    ///
+    /// # Panics
+    /// On a control batch, which no client may send and validation refuses.
+    pub fn check(&self, header: &BatchHeader) -> Result<Verdict, AppendError> {
+        assert!(!header.is_control(), "validation lets no control batch of a client pass");
+        if header.producer_id <= ProducerId::NONE && !header.is_transactional() {
+            return Ok(Verdict::New);
+        }
+        let known = self.producers.get(&header.producer_id);
+        let producer = known.unwrap_or(&Producer::UNKNOWN);
+        if let Some(batch) = producer.duplicate_of(header) {
+            return Ok(Verdict::Duplicate {
+                base_offset: batch.base_offset,
+                last_offset: batch.last_offset,
+                timestamp: batch.timestamp,
+            });
+        }
+        producer.check_epoch(header)?;
+        if header.is_transactional() {
+            return Err(invalid_transaction(header, NO_TRANSACTION));
+        }
+        producer.check_sequence(header)?;
+        if producer.transaction.is_some() {
+            return Err(invalid_transaction(header, TRANSACTION_OPEN));
+        }
+        if known.is_none() && self.producers.len() >= PRODUCERS_MAX {
+            return Err(AppendError::TooManyProducers { limit: PRODUCERS_MAX });
+        }
+        Ok(Verdict::New)
+    }
+
+    /// Remembers an appended batch, or one read back from the log at start, markers of transactions
+    /// included: its offsets are assigned. Batches without a producer change nothing.
+    pub fn update(&mut self, header: &BatchHeader) {
+        let (Some(base_offset), Some(last_offset)) = (header.base(), header.last_offset()) else {
+            return;
+        };
+        // A marker whose record was compacted away says nothing any more.
+        let is_empty_marker = header.is_control() && header.record_count <= 0;
+        if header.producer_id <= ProducerId::NONE || is_empty_marker {
+            return;
+        }
+        if self.producers.len() >= PRODUCERS_MAX && !self.is_known(header.producer_id) {
+            self.forget_oldest();
+        }
+        let producer = self.producers.entry(header.producer_id).or_insert(Producer::UNKNOWN);
+        producer.enter_epoch(header.producer_epoch);
+        producer.last_timestamp = header.max_timestamp;
+        producer.last_offset = last_offset;
+        if header.is_control() {
+            producer.transaction = None;
+            return;
+        }
+        producer.batches.push(Batch {
+            base_sequence: header.base_sequence,
+            last_sequence: header.last_sequence(),
+            base_offset,
+            last_offset,
+            timestamp: header.max_timestamp,
+        });
+        if header.is_transactional() {
+            producer.transaction.get_or_insert(base_offset);
+        }
+    }
+
+    /// Forgets producers without an open transaction whose last record is at least `expiration_ms`
+    /// older than `now`, by its own timestamp (`producer.id.expiration.ms`).
+    pub fn expire(&mut self, now: Timestamp, expiration_ms: u64) {
+        let limit = i64::try_from(expiration_ms).unwrap_or(i64::MAX);
+        self.producers.retain(|_, producer| {
+            let age_ms = now.0.saturating_sub(producer.last_timestamp.0);
+            producer.transaction.is_some() || age_ms < limit
+        });
+    }
+
+    /// How many producers are remembered.
+    pub fn len(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// Whether none is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.producers.is_empty()
+    }
+
+    /// How many were forgotten because a replayed log had more than [`PRODUCERS_MAX`].
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Epoch and last sequence of a producer; the sequence is -1 when its epoch has no batch yet.
+    pub fn last_sequence(&self, producer_id: ProducerId) -> Option<(ProducerEpoch, Sequence)> {
+        let producer = self.producers.get(&producer_id)?;
+        Some((producer.epoch, producer.last_sequence()))
+    }
+
+    fn is_known(&self, producer_id: ProducerId) -> bool {
+        self.producers.contains_key(&producer_id)
+    }
+
+    /// Makes room in a replay: a log of Kafka's, or one of many expired producers, may name more
+    /// than the limit. Those that wrote longest ago go, many at once, since finding them takes a
+    /// walk over all.
+    fn forget_oldest(&mut self) {
+        let mut offsets: Vec<Offset> = self.producers.values().map(|it| it.last_offset).collect();
+        let (_, newest_to_go, _) = offsets.select_nth_unstable(FORGOTTEN_AT_ONCE - 1);
+        let newest_to_go = *newest_to_go;
+        let before = self.producers.len();
+        self.producers.retain(|_, producer| newest_to_go < producer.last_offset);
+        self.forgotten += crate::units::u64_of(before - self.producers.len());
+    }
+}
+
+const NO_TRANSACTION: &str = "no transaction has been begun on this partition, transactions are \
+                              not supported yet; remove transactional.id from the producer";
+const TRANSACTION_OPEN: &str = "its transaction on this partition is still open, so that a batch \
+                                outside of it can't follow; use a new producer";
+
+fn invalid_transaction(header: &BatchHeader, message: &'static str) -> AppendError {
+    AppendError::InvalidTxnState { producer_id: header.producer_id, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{ByteCount, LeaderEpoch};
+
+    const ID: ProducerId = ProducerId(7);
+    const TRANSACTIONAL: i16 = 0x10;
+    const CONTROL: i16 = 0x20;
+
+    fn batch(epoch: i16, sequence: i32, records: i32) -> BatchHeader {
+        BatchHeader {
+            base_offset: 0,
+            size: ByteCount(100),
+            leader_epoch: LeaderEpoch(0),
+            crc: 0,
+            attributes: 0,
+            last_offset_delta: records - 1,
+            base_timestamp: Timestamp(1_000),
+            max_timestamp: Timestamp(1_000),
+            producer_id: ID,
+            producer_epoch: ProducerEpoch(epoch),
+            base_sequence: Sequence(sequence),
+            record_count: records,
+        }
+    }
+
+    fn transactional(epoch: i16, sequence: i32) -> BatchHeader {
+        BatchHeader { attributes: TRANSACTIONAL, ..batch(epoch, sequence, 1) }
+    }
+
+    fn marker(epoch: i16) -> BatchHeader {
+        BatchHeader { attributes: TRANSACTIONAL | CONTROL, ..batch(epoch, -1, 1) }
+    }
+
+    /// A log that appends only what is new, at the offset where it ends.
+    #[derive(Default)]
+    struct Partition {
+        producers: Producers,
+        next: i64,
+    }
+
+    impl Partition {
+        fn append(&mut self, header: BatchHeader) -> Result<Verdict, AppendError> {
+            let verdict = self.producers.check(&header)?;
+            if verdict == Verdict::New {
+                self.replay(header);
+            }
+            Ok(verdict)
+        }
+
+        fn replay(&mut self, header: BatchHeader) {
+            let header = BatchHeader { base_offset: self.next, ..header };
+            self.producers.update(&header);
+            self.next += i64::from(header.last_offset_delta) + 1;
+        }
+
+        fn appended(headers: &[BatchHeader]) -> Partition {
+            let mut partition = Partition::default();
+            for header in headers {
+                assert_eq!(partition.append(*header), Ok(Verdict::New));
+            }
+            partition
+        }
+    }
+
+    fn out_of_order(expected: i32, header: BatchHeader) -> Result<Verdict, AppendError> {
+        Err(AppendError::OutOfOrderSequence {
+            producer_id: ID,
+            epoch: header.producer_epoch,
+            expected: Sequence(expected),
+            found: header.base_sequence,
+        })
+    }
+
+    fn is_txn_error(result: &Result<Verdict, AppendError>) -> bool {
+        matches!(result, Err(AppendError::InvalidTxnState { .. }))
+    }
+
+    #[test]
+    fn sequences_follow_one_another() {
+        let mut partition = Partition::appended(&[batch(0, 0, 10), batch(0, 10, 1)]);
+        for (sequence, records) in [(12, 1), (0, 9), (9, 1), (1, 10)] {
+            let header = batch(0, sequence, records);
+            assert_eq!(partition.append(header), out_of_order(11, header));
+        }
+        assert_eq!(partition.append(batch(0, 11, 1)), Ok(Verdict::New));
+        assert_eq!(partition.producers.last_sequence(ID), Some((ProducerEpoch(0), Sequence(11))));
+    }
+
+    #[test]
+    fn an_unknown_producer_begins_anywhere() {
+        Partition::appended(&[batch(15, 4_711, 3), batch(15, 4_714, 1)]);
+    }
+
+    #[test]
+    fn batches_without_a_producer_are_not_remembered() {
+        let none = BatchHeader { producer_id: ProducerId::NONE, ..batch(-1, -1, 1) };
+        let partition = Partition::appended(&[none, none]);
+        assert!(partition.producers.is_empty());
+    }
+
+    #[test]
+    fn a_new_epoch_begins_at_zero_and_shuts_the_old_one_out() {
+        let mut partition = Partition::appended(&[batch(1, 0, 5)]);
+        let late = batch(2, 5, 1);
+        assert_eq!(partition.append(late), out_of_order(0, late));
+        assert_eq!(partition.append(batch(2, 0, 1)), Ok(Verdict::New));
+        let old = AppendError::InvalidProducerEpoch {
+            producer_id: ID,
+            current: ProducerEpoch(2),
+            found: ProducerEpoch(1),
+        };
+        // Its old batches are no duplicates any more either.
+        assert_eq!(partition.append(batch(1, 0, 5)), Err(old.clone()));
+        assert_eq!(partition.append(batch(1, 5, 1)), Err(old));
+    }
+
+    #[test]
+    fn sequences_wrap_past_the_largest() {
+        let mut partition = Partition::appended(&[batch(0, i32::MAX - 9, 10), batch(0, 0, 3)]);
+        // Inside of a batch: MAX - 1, MAX, 0, 1.
+        let mut inside = Partition::appended(&[batch(0, i32::MAX - 1, 4)]);
+        assert_eq!(inside.append(batch(0, 2, 1)), Ok(Verdict::New));
+        assert_eq!(
+            inside.append(batch(0, i32::MAX - 1, 4)),
+            Ok(Verdict::Duplicate {
+                base_offset: Offset(0),
+                last_offset: Offset(3),
+                timestamp: Timestamp(1_000)
+            })
+        );
+        let gap = batch(0, 1, 1);
+        assert_eq!(partition.append(gap), out_of_order(3, gap));
+        let too_early = batch(0, 0, 1);
+        let mut before = Partition::appended(&[batch(0, i32::MAX - 5, 4)]);
+        assert_eq!(before.append(too_early), out_of_order(i32::MAX - 1, too_early));
+    }
+
+    #[test]
+    fn the_last_five_batches_are_recognised() {
+        let batches: Vec<_> = (0..7).map(|n| batch(0, n * 2, 2)).collect();
+        let mut partition = Partition::appended(&batches);
+        for (n, header) in batches.iter().enumerate() {
+            let base = crate::units::u64_of(n * 2);
+            let expected = if n < 2 {
+                out_of_order(14, *header)
+            } else {
+                Ok(Verdict::Duplicate {
+                    base_offset: Offset(base),
+                    last_offset: Offset(base + 1),
+                    timestamp: Timestamp(1_000),
+                })
+            };
+            assert_eq!(partition.append(*header), expected, "batch {n}");
+        }
+        // The same first sequence with another last one is no duplicate.
+        let longer = batch(0, 12, 3);
+        assert_eq!(partition.append(longer), out_of_order(14, longer));
+    }
+
+    #[test]
+    fn a_batch_reordered_before_the_first_one_is_refused() {
+        // Sent as 0, 1; the network delivers 1 first. Kafka and we take it, since the producer is
+        // unknown; then 0 is out of order, and its sender starts a new epoch.
+        let mut partition = Partition::appended(&[batch(0, 1, 1)]);
+        let first = batch(0, 0, 1);
+        assert_eq!(partition.append(first), out_of_order(2, first));
+    }
+
+    #[test]
+    fn transactions_of_clients_are_refused() {
+        let mut partition = Partition::default();
+        assert!(is_txn_error(&partition.append(transactional(0, 0))));
+        let unnamed = BatchHeader { producer_id: ProducerId::NONE, ..transactional(0, 0) };
+        assert!(is_txn_error(&partition.append(unnamed)));
+        assert!(partition.producers.is_empty());
+        // The epoch comes first.
+        partition.replay(batch(3, 0, 1));
+        let old = partition.append(transactional(2, 0));
+        assert!(matches!(old, Err(AppendError::InvalidProducerEpoch { .. })));
+    }
+
+    #[test]
+    fn a_replayed_transaction_ends_with_its_marker() {
+        let mut partition = Partition::default();
+        partition.replay(transactional(0, 0));
+        partition.replay(transactional(0, 1));
+        assert!(is_txn_error(&partition.append(batch(0, 2, 1))));
+        // Sent once more it is still known.
+        let again = partition.append(transactional(0, 1));
+        assert!(matches!(again, Ok(Verdict::Duplicate { base_offset: Offset(1), .. })));
+        partition.producers.expire(Timestamp(i64::MAX), 0);
+        assert_eq!(partition.producers.len(), 1, "an open transaction is not forgotten");
+
+        let compacted = BatchHeader { record_count: 0, ..marker(1) };
+        partition.replay(compacted);
+        assert!(is_txn_error(&partition.append(batch(0, 2, 1))));
+        // Transaction version 2: the marker raises the epoch, so that no batch is remembered.
+        partition.replay(marker(1));
+        assert_eq!(partition.producers.last_sequence(ID), Some((ProducerEpoch(1), SEQUENCE_NONE)));
+        let late = batch(1, 2, 1);
+        assert_eq!(partition.append(late), out_of_order(0, late));
+        assert_eq!(partition.append(batch(1, 0, 1)), Ok(Verdict::New));
+    }
+
+    #[test]
+    fn silent_producers_expire_by_the_time_of_their_records() {
+        let expired = |now, expiration_ms| {
+            let mut partition = Partition::appended(&[batch(0, 0, 1)]);
+            partition.producers.expire(Timestamp(now), expiration_ms);
+            partition.producers.is_empty()
+        };
+        assert!(!expired(1_099, 100));
+        assert!(expired(1_100, 100));
+        assert!(!expired(i64::MIN, 100));
+        assert!(!expired(i64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn the_number_of_producers_is_bounded() {
+        let mut partition = Partition::default();
+        let of = |id| BatchHeader { producer_id: ProducerId(id), ..batch(0, 0, 1) };
+        let limit = i64::try_from(PRODUCERS_MAX).expect("a small number");
+        for id in 0..limit {
+            partition.replay(of(id));
+        }
+        let refused = partition.append(of(limit));
+        assert_eq!(refused, Err(AppendError::TooManyProducers { limit: PRODUCERS_MAX }));
+        let known = BatchHeader { producer_id: ProducerId(0), ..batch(0, 1, 1) };
+        assert_eq!(partition.append(known), Ok(Verdict::New), "known ones go on");
+
+        // A replay takes it, and forgets those that wrote longest ago.
+        partition.replay(of(limit));
+        assert_eq!(partition.producers.forgotten(), crate::units::u64_of(FORGOTTEN_AT_ONCE));
+        assert_eq!(partition.producers.len(), PRODUCERS_MAX - FORGOTTEN_AT_ONCE + 1);
+        assert!(partition.producers.is_known(ProducerId(0)));
+        assert!(!partition.producers.is_known(ProducerId(1)));
+        assert!(partition.producers.is_known(ProducerId(limit - 1)));
+    }
+
+    #[test]
+    fn offsets_that_make_no_sense_change_nothing() {
+        let mut producers = Producers::default();
+        producers.update(&BatchHeader { base_offset: -1, ..batch(0, 0, 1) });
+        producers.update(&BatchHeader { last_offset_delta: -1, ..batch(0, 0, 1) });
+        producers.update(&BatchHeader { base_offset: i64::MAX, ..batch(0, 0, 2) });
+        assert!(producers.is_empty());
+    }
+}

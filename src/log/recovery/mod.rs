@@ -1,0 +1,324 @@
+//! Opening a log: from whatever a clean stop, a kill or a power cut left to a log that serves.
+//!
+//! Straight-line code over the [`Disk`] trait: it must read before it can decide, and at start-up
+//! blocking is fine. Every step may be its last (the power may go again) and may be repeated.
+//!
+//! Each retained segment is either trusted (sealed, synced before the recovery point, of no recent
+//! producer) or walked: its batch headers are read, which rebuilds producer state, leader epochs and
+//! both indexes, and from where the data may not be durable the checksums are computed, too.
+//!
+//! - A torn tail, with nothing valid behind it, is cut off.
+//! - Damage with valid batches behind it costs only itself: it is copied to
+//!   `NNNNNNNNNNNNNNNNNNNN.log.quarantine` (named by the first offset that is lost; Kafka ignores such
+//!   files), and the batches behind it become a segment of their own. Kafka would cut off all of it
+//!   and every later segment.
+//! - The exception: in the device tier, a hole in the last segment that was never synced. What
+//!   stands behind it was never acknowledged, so the log ends at the hole, and its bytes are kept
+//!   aside.
+
+mod directory;
+
+mod files;
+
+mod report;
+
+mod search;
+
+mod segments;
+
+mod walk;
+
+use std::collections::VecDeque;
+
+pub use report::{Damage, Gap, OpenError, RecoveryReport, Truncated};
+
+use super::cursors::Cursors;
+use super::epochs::LeaderEpochs;
+use super::housekeeping::EPOCHS_NAME;
+use super::lifecycle::LogParts;
+use super::partition::{LogSpec, LogState, PartitionLog, Target};
+use super::roll;
+use super::segment::{ActiveSegment, Beginning, Found, IndexBytes, Largest, SegmentFiles};
+use crate::disk::{Disk, Step};
+use crate::format::names::{FileKind, SegmentFile};
+use crate::format::partition_metadata;
+use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
+use directory::Directory;
+use files::Files;
+use segments::Examination;
+use walk::Rebuilt;
+
+/// Small files are read whole only up to this length; a longer one is no file of ours.
+const SMALL_FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What is known of a log from outside its directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opening {
+    /// Whether the log directory has a clean-shutdown marker.
+    pub clean: bool,
+    /// From `recovery-point-offset-checkpoint`.
+    pub recovery_point: Option<Offset>,
+    /// From `log-start-offset-checkpoint`.
+    pub log_start: Option<Offset>,
+    /// Raises the leader epoch by one when something was lost, so that clients that saw it notice.
+    pub leader_epoch_bump: bool,
+}
+
+/// What a recovery begins with.
+struct Start {
+    /// How many file numbers were given before.
+    files: u32,
+    /// Nothing at or behind it is kept.
+    limit: Offset,
+}
+
+impl PartitionLog {
+    /// Opens a partition's log, recovering what has to be. The caller follows up with
+    /// [`PartitionLog::become_leader`], as Kafka does.
+    ///
+    /// # Errors
+    /// [`OpenError`]; opening again repeats what wasn't finished.
+    pub fn open(
+        disk: &mut dyn Disk,
+        spec: LogSpec,
+        how: Opening,
+        now: Timestamp,
+    ) -> Result<(PartitionLog, RecoveryReport), OpenError> {
+        let start = Start { files: 0, limit: Offset::MAX };
+        Recovery { spec, how, now, start }.run(disk)
+    }
+
+    /// Brings a read-only log back into service, once there may be room again: everything behind the
+    /// log end, which was never acknowledged, is cut off, and the state in memory is rebuilt from
+    /// the files. On failure the log stays as it is.
+    ///
+    /// # Errors
+    /// [`OpenError`]; with [`crate::disk::DiskError::NoSpace`] there is still no room.
+    ///
+    /// # Panics
+    /// When the log isn't read-only, and while a plan of it is under way.
+    pub fn resume(
+        &mut self,
+        disk: &mut dyn Disk,
+        now: Timestamp,
+    ) -> Result<RecoveryReport, OpenError> {
+        assert!(matches!(self.state, LogState::ReadOnly(_)), "there is nothing to resume");
+        assert!(!self.is_in_flight(), "a plan is still under way");
+        let cursors = self.cursors;
+        let how = Opening {
+            clean: false,
+            recovery_point: Some(cursors.recovery_point.max(cursors.durable_end)),
+            log_start: Some(cursors.log_start),
+            leader_epoch_bump: false,
+        };
+        let start = Start { files: self.files, limit: cursors.log_end };
+        let (log, report) = Recovery { spec: self.spec(), how, now, start }.run(disk)?;
+        let before = std::mem::replace(self, log);
+        for file in before.open_files() {
+            // Nothing depends on it: the new numbers stand for the same files.
+            let tag = self.tag(crate::disk::Lane::Housekeeping, 0);
+            let steps = crate::disk::plan::Steps::from_iter([Step::Close { file }]);
+            disk.run(crate::disk::Plan { tag, steps });
+        }
+        self.epochs = before.epochs;
+        self.epochs.truncate_from_end(self.cursors.log_end);
+        self.become_leader(before.leader_epoch, now);
+        self.housekeeping.has_new_epochs = true;
+        Ok(report)
+    }
+
+    fn spec(&self) -> LogSpec {
+        LogSpec {
+            number: self.number,
+            directory: self.directory.clone(),
+            topic_id: self.topic_id,
+            config: self.config.clone(),
+            leader_epoch: self.leader_epoch,
+            jitter_seed: self.jitter_seed,
+        }
+    }
+}
+
+struct Recovery {
+    spec: LogSpec,
+    how: Opening,
+    now: Timestamp,
+    start: Start,
+}
+
+impl Recovery {
+    fn run(self, disk: &mut dyn Disk) -> Result<(PartitionLog, RecoveryReport), OpenError> {
+        let mut files = Files {
+            disk,
+            directory: self.spec.directory.clone(),
+            owner: self.spec.number,
+            count: self.start.files,
+            open: Vec::new(),
+        };
+        let opened = self.recover(&mut files);
+        if opened.is_err() {
+            files.abandon();
+        }
+        opened
+    }
+
+    fn recover(self, files: &mut Files<'_>) -> Result<(PartitionLog, RecoveryReport), OpenError> {
+        let mut report = RecoveryReport::default();
+        let directory = Directory::tidy(files, &mut report)?;
+        check_topic_id(files, &directory, self.spec.topic_id)?;
+        let on_disk = read_epochs(files, &directory)?;
+        report.epochs_rebuilt = on_disk.is_none();
+        let mut rebuilt =
+            Rebuilt { epochs: on_disk.clone().unwrap_or_default(), ..Rebuilt::default() };
+        let mut examined = Examination {
+            files,
+            config: &self.spec.config,
+            report: &mut report,
+            rebuilt: &mut rebuilt,
+            clean: self.how.clean,
+            recovery_point: self.how.recovery_point.unwrap_or(Offset(0)),
+            limit: self.start.limit,
+            walks_all: on_disk.is_none(),
+            now: self.now,
+        }
+        .run(directory.segments)?;
+        let wanted = self.how.log_start.unwrap_or(Offset(0));
+        let (base, found, log_end) = match examined.last.take() {
+            Some(last) if wanted <= last.2 => last,
+            last => {
+                let bases = examined.sealed.drain(..).map(|segment| segment.base);
+                let bases: Vec<Offset> = bases.chain(last.map(|last| last.0)).collect();
+                remove_segments(files, &mut report, &bases)?;
+                (wanted, Found::nothing(wanted, self.now), wanted)
+            }
+        };
+        let first = examined.sealed.first().map_or(base, |segment| segment.base);
+        let log_start = wanted.max(first);
+        let active = self.open_active(files, base, found)?;
+        if !self.how.clean || !report.is_uneventful() {
+            files.sync_directory()?;
+        }
+        report.segments = examined.sealed.len() + 1;
+        (report.log_start, report.log_end) = (log_start, log_end);
+        let recovery_point = self.recovery_point(log_start, log_end);
+        rebuilt.producers.expire(self.now, self.spec.config.producer_expiration_ms);
+        rebuilt.epochs.truncate_from_end(log_end);
+        rebuilt.epochs.truncate_from_start(log_start);
+        let has_new_epochs = on_disk.as_ref() != Some(&rebuilt.epochs);
+        let end = Target { next: log_end, segment: base, at: Position(active.size.0) };
+        let parts = LogParts {
+            cursors: Cursors::recovered(log_start, log_end, recovery_point),
+            sealed: VecDeque::from(examined.sealed),
+            active,
+            end,
+            producers: rebuilt.producers,
+            epochs: rebuilt.epochs,
+            files: files.count,
+            now: self.now,
+        };
+        let is_bumped = self.how.leader_epoch_bump && report.is_lossy();
+        let mut log = PartitionLog::assemble(self.spec, parts);
+        log.housekeeping.has_new_epochs = has_new_epochs;
+        if is_bumped {
+            log.leader_epoch = LeaderEpoch(log.leader_epoch.0 + 1);
+        }
+        Ok((log, report))
+    }
+
+    /// Kafka's: the log end after a clean stop, and otherwise what was known before; recovery does
+    /// not advance it.
+    fn recovery_point(&self, log_start: Offset, log_end: Offset) -> Offset {
+        if self.how.clean {
+            return log_end;
+        }
+        self.how.recovery_point.unwrap_or(Offset(0)).max(log_start).min(log_end)
+    }
+
+    /// Opens the files of the last segment and gives its indexes their full length.
+    fn open_active(
+        &self,
+        files: &mut Files<'_>,
+        base: Offset,
+        found: Found,
+    ) -> Result<ActiveSegment, OpenError> {
+        let name = |kind: FileKind| SegmentFile::new(base, kind).to_string();
+        let log = files.create(&name(FileKind::Log))?;
+        let index = files.create(&name(FileKind::Index))?;
+        let time_index = files.create(&name(FileKind::TimeIndex))?;
+        let IndexBytes { offsets, times } = found.index.clone();
+        let jitter_ms = roll::jitter_ms(&self.spec.config, self.spec.jitter_seed, base);
+        let segment_files = SegmentFiles { log, index, time_index };
+        let beginning = Beginning { base, files: segment_files, now: self.now, jitter_ms };
+        let active = ActiveSegment::reopened(beginning, &self.spec.config, found);
+        let (index_length, time_index_length) = active.index_lengths();
+        for (file, bytes, length) in
+            [(index, offsets, index_length), (time_index, times, time_index_length)]
+        {
+            let length = length.max(ByteCount(crate::units::u64_of(bytes.len())));
+            files.step(Step::Truncate { file, length: ByteCount(0) })?;
+            files.write(file, Position(0), bytes.into())?;
+            files.step(Step::Allocate { file, length })?;
+        }
+        Ok(active)
+    }
+}
+
+impl Found {
+    /// A segment that is made anew.
+    fn nothing(base: Offset, now: Timestamp) -> Found {
+        Found {
+            size: ByteCount(0),
+            index: IndexBytes::default(),
+            largest: Largest::none(base),
+            first_timestamp: None,
+            modified_ms: now.0,
+        }
+    }
+}
+
+fn check_topic_id(
+    files: &mut Files<'_>,
+    directory: &Directory,
+    expected: TopicId,
+) -> Result<(), OpenError> {
+    let name = partition_metadata::FILE_NAME;
+    let Some(length) = directory.others.get(name) else {
+        return files.replace(name, partition_metadata::print(expected).into_bytes());
+    };
+    let bytes = files.read_range(name, 0, length.0.min(SMALL_FILE_BYTES_MAX))?;
+    let found = partition_metadata::parse(&bytes).map_err(OpenError::Metadata)?;
+    if found == expected { Ok(()) } else { Err(OpenError::TopicId { expected, found }) }
+}
+
+/// The leader epochs as the file has them; `None` when it is absent or wrong, so that they have to
+/// be taken from the batches.
+fn read_epochs(
+    files: &mut Files<'_>,
+    directory: &Directory,
+) -> Result<Option<LeaderEpochs>, OpenError> {
+    let Some(length) = directory.others.get(EPOCHS_NAME) else { return Ok(None) };
+    let bytes = files.read_range(EPOCHS_NAME, 0, length.0.min(SMALL_FILE_BYTES_MAX))?;
+    Ok(LeaderEpochs::from_text(&bytes).ok())
+}
+
+/// Removes segments that all lie before the log start.
+fn remove_segments(
+    files: &mut Files<'_>,
+    report: &mut RecoveryReport,
+    bases: &[Offset],
+) -> Result<(), OpenError> {
+    for base in bases {
+        for kind in [
+            FileKind::Index,
+            FileKind::TimeIndex,
+            FileKind::TxnIndex,
+            FileKind::Snapshot,
+            FileKind::Log,
+        ] {
+            let name = SegmentFile::new(*base, kind).to_string();
+            files.remove(&name)?;
+            report.removed.push(name);
+        }
+    }
+    Ok(())
+}

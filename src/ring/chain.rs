@@ -1,0 +1,447 @@
+//! From the steps of a plan to a chain of linked entries, and from completions to an outcome.
+//!
+//! Nothing here enters the kernel: [`build`] makes entries, [`judge`] reads results.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use io_uring::squeue::{Entry, Flags};
+use io_uring::{opcode, types};
+use rustix::io::Errno;
+
+use crate::disk::errors;
+use crate::disk::faults::{FaultHook, SyncFault, WriteFault};
+use crate::disk::plain::{DIRECTORY_MODE, FILE_MODE, WRITE_PARTS_MAX, parts_bytes, path_of};
+use crate::disk::plan::Parts;
+use crate::disk::{FileId, Place, Step, StepFailure};
+use crate::ring::files::{FileSlot, FileTable};
+use crate::ring::setup::FileMode;
+use crate::ring::slots::{Detour, Member, Slot, Ticket};
+use crate::units::{ByteCount, u64_of, usize_of};
+
+/// Bytes that one entry moves at most; the kernel cuts at 2 GiB less a page.
+const ENTRY_BYTES_MAX: u64 = 1 << 30;
+
+/// Entries that one step makes at most: open, sync and close of a directory.
+pub(crate) const STEP_ENTRIES_MAX: usize = 3;
+
+/// What the builder needs besides the slot.
+pub(crate) struct Means<'a> {
+    pub(crate) files: &'a mut FileTable,
+    pub(crate) mode: FileMode,
+    /// The table slot for directories that the plan syncs.
+    pub(crate) scratch: FileSlot,
+    pub(crate) faults: Option<&'a FaultHook>,
+    /// Entries that a chain may have; at least [`STEP_ENTRIES_MAX`].
+    pub(crate) entries_max: usize,
+}
+
+/// Upper bound of the entries that [`build`] would make now.
+pub(crate) fn entries_bound(slot: &Slot, entries_max: usize) -> usize {
+    let rest = &slot.plan.steps[slot.progress.step..];
+    let all = rest.iter().map(|step| match step {
+        Step::SyncDirectory { .. } => STEP_ENTRIES_MAX,
+        _ => 1,
+    });
+    all.sum::<usize>().min(entries_max)
+}
+
+/// Makes the next chain of a slot's plan, into `entries`; or says what is to happen instead of the
+/// step that is next.
+pub(crate) fn build(
+    (index, slot): (usize, &mut Slot),
+    means: &mut Means<'_>,
+    entries: &mut Vec<Entry>,
+) -> Result<(), Detour> {
+    assert!(entries.is_empty());
+    assert_eq!(slot.pending, 0, "one chain of a plan at a time");
+    slot.members.clear();
+    slot.paths.clear();
+    slot.vectors.clear();
+    slot.vectors.reserve(parts_of(&slot.plan.steps));
+    for step in slot.progress.step..slot.plan.steps.len() {
+        if means.entries_max < entries.len() + STEP_ENTRIES_MAX {
+            break;
+        }
+        if let Some(detour) = detour_at(slot, step, means) {
+            if entries.is_empty() {
+                return Err(detour);
+            }
+            slot.detour = Some((step, detour));
+            break;
+        }
+        match push(slot, step, means, entries) {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(detour) if entries.is_empty() => return Err(detour),
+            Err(_) => break,
+        }
+    }
+    link(index, slot, entries);
+    Ok(())
+}
+
+/// Links the entries to a chain, gives each its ticket and pins what they name.
+fn link(index: usize, slot: &mut Slot, entries: &mut [Entry]) {
+    assert_eq!(slot.members.len(), entries.len());
+    let last = entries.len() - 1;
+    for (member, entry) in entries.iter_mut().enumerate() {
+        entry.set_user_data(Ticket::Chain { slot: index, member }.encode());
+        if member != last {
+            // `flags` adds to what the entry has, a fixed file above all.
+            *entry = entry.clone().flags(Flags::IO_LINK);
+        }
+    }
+    slot.pending = entries.len();
+}
+
+/// What the fault hook, or a kernel that lacks an operation, puts in the place of a step.
+fn detour_at(slot: &mut Slot, step: usize, means: &Means<'_>) -> Option<Detour> {
+    if let Some((at, detour)) = slot.detour {
+        if at == step {
+            slot.detour = None;
+            return Some(detour);
+        }
+    }
+    if let Some(faults) = means.faults.filter(|_| slot.asked <= step) {
+        slot.asked = step + 1;
+        let detour = ask(slot, step, faults);
+        if detour.is_some() {
+            return detour;
+        }
+    }
+    let by_syscall =
+        means.mode == FileMode::Registered && sets_table_or_length(&slot.plan.steps[step]);
+    by_syscall.then_some(Detour::Syscall)
+}
+
+fn ask(slot: &mut Slot, step: usize, faults: &FaultHook) -> Option<Detour> {
+    match &slot.plan.steps[step] {
+        Step::Write { .. } => match faults.before_write() {
+            WriteFault::None => None,
+            WriteFault::Short { bytes: 0, errno } => Some(Detour::Fail(errors::classify(errno))),
+            WriteFault::Short { bytes, errno } => {
+                slot.cut = Some((step, bytes, errno));
+                None
+            }
+        },
+        Step::Sync { .. } => match faults.before_sync() {
+            SyncFault::None => None,
+            SyncFault::Hold => Some(Detour::Hold),
+            SyncFault::Delay(by) => Some(Detour::Delay(by)),
+            SyncFault::Fail(errno) => Some(Detour::Fail(errors::classify(errno))),
+        },
+        _ => None,
+    }
+}
+
+fn sets_table_or_length(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::Create { .. }
+            | Step::Open { .. }
+            | Step::Close { .. }
+            | Step::Allocate { .. }
+            | Step::Truncate { .. }
+    )
+}
+
+/// Pushes the entries of one step. `Ok(true)` ends the chain behind it.
+fn push(
+    slot: &mut Slot,
+    step: usize,
+    means: &mut Means<'_>,
+    entries: &mut Vec<Entry>,
+) -> Result<bool, Detour> {
+    match &slot.plan.steps[step] {
+        Step::Write { .. } => return push_write(slot, step, means, entries),
+        Step::Read { .. } => return push_read(slot, step, means, entries),
+        Step::SyncDirectory { .. } => {
+            push_sync_directory(slot, step, means.scratch, entries);
+            return Ok(false);
+        }
+        _ => {}
+    }
+    let (entry, pins) = whole_entry(slot, step, means)?;
+    slot.members.push(Member { step, wanted: None, ends_step: true, pins, result: None });
+    pin(means.files, pins);
+    entries.push(entry);
+    Ok(errors::may_fail_finely(&slot.plan.steps[step]))
+}
+
+/// The one entry of a step that happens as a whole or not at all.
+fn whole_entry(
+    slot: &mut Slot,
+    step: usize,
+    means: &mut Means<'_>,
+) -> Result<(Entry, Option<FileSlot>), Detour> {
+    let paths = &mut slot.paths;
+    Ok(match &slot.plan.steps[step] {
+        Step::Create { file, place } => open_entry((*file, place), libc::O_CREAT, paths, means)?,
+        Step::Open { file, place } => open_entry((*file, place), 0, paths, means)?,
+        Step::Allocate { file, length } | Step::Truncate { file, length } => {
+            let fixed = fixed(*file, means)?;
+            (opcode::Ftruncate::new(types::Fixed(fixed), length.0).build(), Some(fixed))
+        }
+        Step::Sync { file } => {
+            let fixed = fixed(*file, means)?;
+            let flags = types::FsyncFlags::DATASYNC;
+            (opcode::Fsync::new(types::Fixed(fixed)).flags(flags).build(), Some(fixed))
+        }
+        Step::Close { file } => {
+            let fixed = fixed(*file, means)?;
+            (opcode::Close::new(types::Fixed(fixed)).build(), Some(fixed))
+        }
+        Step::CreateDirectory { place } => {
+            let path = keep(paths, &path_of(place));
+            (opcode::MkDirAt::new(CWD, path).mode(DIRECTORY_MODE).build(), None)
+        }
+        Step::Rename { from, to } => {
+            let from = keep(paths, &path_of(from));
+            let to = keep(paths, &path_of(to));
+            (opcode::RenameAt::new(CWD, from, CWD, to).build(), None)
+        }
+        Step::Remove { place } => {
+            (opcode::UnlinkAt::new(CWD, keep(paths, &path_of(place))).build(), None)
+        }
+        Step::RemoveDirectory { place } => {
+            let path = keep(paths, &path_of(place));
+            (opcode::UnlinkAt::new(CWD, path).flags(libc::AT_REMOVEDIR).build(), None)
+        }
+        Step::Write { .. } | Step::Read { .. } | Step::SyncDirectory { .. } => {
+            unreachable!("these have functions of their own")
+        }
+    })
+}
+
+const CWD: types::Fd = types::Fd(libc::AT_FDCWD);
+
+fn open_entry(
+    (file, place): (FileId, &Place),
+    more: i32,
+    paths: &mut Vec<CString>,
+    means: &mut Means<'_>,
+) -> Result<(Entry, Option<FileSlot>), Detour> {
+    let fixed = means.files.reserve(file).ok_or(Detour::Fail(errors::table_full()))?;
+    let path = keep(paths, &path_of(place));
+    // No O_CLOEXEC: a file of the table has no descriptor that could be inherited.
+    let entry = opcode::OpenAt::new(CWD, path)
+        .flags(libc::O_RDWR | more)
+        .mode(FILE_MODE)
+        .file_index(Some(destination(fixed)))
+        .build();
+    Ok((entry, Some(fixed)))
+}
+
+fn push_write(
+    slot: &mut Slot,
+    step: usize,
+    means: &mut Means<'_>,
+    entries: &mut Vec<Entry>,
+) -> Result<bool, Detour> {
+    let done = done_of(slot, step);
+    let Step::Write { file, at, parts } = &slot.plan.steps[step] else { unreachable!("a write") };
+    let fixed = fixed(*file, means)?;
+    let at = (*at + ByteCount(done)).0;
+    let rest = parts_bytes(parts) - done;
+    let cut = slot.cut.filter(|(cut_step, ..)| *cut_step == step);
+    let bytes_max = cut.map_or(ENTRY_BYTES_MAX, |(_, bytes, _)| bytes.min(ENTRY_BYTES_MAX));
+    let (from, wanted) = vectors_from(parts, (done, rest.min(bytes_max)), &mut slot.vectors);
+    let vectors = &slot.vectors[from..];
+    let entry = match vectors {
+        [one] => {
+            let length = u32::try_from(one.iov_len).expect("an entry moves at most 1 GiB");
+            let start = one.iov_base.cast_const().cast();
+            opcode::Write::new(types::Fixed(fixed), start, length).offset(at).build()
+        }
+        _ => {
+            let count = u32::try_from(vectors.len()).expect("at most IOV_MAX parts");
+            let start = vectors.as_ptr();
+            opcode::Writev::new(types::Fixed(fixed), start, count).offset(at).build()
+        }
+    };
+    let is_whole = wanted == rest;
+    let member =
+        Member { step, wanted: Some(wanted), ends_step: is_whole, pins: Some(fixed), result: None };
+    slot.members.push(member);
+    pin(means.files, Some(fixed));
+    entries.push(entry);
+    Ok(!is_whole || cut.is_some())
+}
+
+fn push_read(
+    slot: &mut Slot,
+    step: usize,
+    means: &mut Means<'_>,
+    entries: &mut Vec<Entry>,
+) -> Result<bool, Detour> {
+    let done = done_of(slot, step);
+    let Step::Read { file, at, bytes } = &mut slot.plan.steps[step] else { unreachable!("a read") };
+    let fixed = fixed(*file, means)?;
+    let at = (*at + ByteCount(done)).0;
+    let rest = &mut bytes[usize_of(done)..];
+    let wanted = u64_of(rest.len()).min(ENTRY_BYTES_MAX);
+    let length = u32::try_from(wanted).expect("an entry moves at most 1 GiB");
+    let entry =
+        opcode::Read::new(types::Fixed(fixed), rest.as_mut_ptr(), length).offset(at).build();
+    let is_whole = wanted == u64_of(rest.len());
+    let member =
+        Member { step, wanted: Some(wanted), ends_step: is_whole, pins: Some(fixed), result: None };
+    slot.members.push(member);
+    pin(means.files, Some(fixed));
+    entries.push(entry);
+    Ok(!is_whole)
+}
+
+/// Each slot has one table slot for the directories that it syncs, one after the other.
+fn push_sync_directory(slot: &mut Slot, step: usize, fixed: FileSlot, entries: &mut Vec<Entry>) {
+    let Step::SyncDirectory { directory } = &slot.plan.steps[step] else {
+        unreachable!("a directory's sync")
+    };
+    let path = keep(&mut slot.paths, directory);
+    let open = opcode::OpenAt::new(CWD, path)
+        .flags(libc::O_RDONLY | libc::O_DIRECTORY)
+        .file_index(Some(destination(fixed)));
+    entries.push(open.build());
+    entries.push(opcode::Fsync::new(types::Fixed(fixed)).build());
+    entries.push(opcode::Close::new(types::Fixed(fixed)).build());
+    for ends_step in [false, false, true] {
+        slot.members.push(Member { step, wanted: None, ends_step, pins: None, result: None });
+    }
+}
+
+fn fixed(file: FileId, means: &Means<'_>) -> Result<FileSlot, Detour> {
+    means.files.slot_of(file).ok_or(Detour::Fail(errors::not_open()))
+}
+
+fn pin(files: &mut FileTable, slot: Option<FileSlot>) {
+    if let Some(slot) = slot {
+        files.pin(slot);
+    }
+}
+
+fn done_of(slot: &Slot, step: usize) -> u64 {
+    if slot.progress.step == step { slot.progress.done } else { 0 }
+}
+
+fn destination(slot: FileSlot) -> types::DestinationSlot {
+    types::DestinationSlot::try_from_slot_target(slot).expect("a table has fewer than 2^32 files")
+}
+
+/// Keeps a path as long as the slot, and gives the pointer that an entry takes.
+fn keep(paths: &mut Vec<CString>, path: &Path) -> *const libc::c_char {
+    let path = CString::new(path.as_os_str().as_bytes()).expect("paths have no NUL inside");
+    // The string's bytes stay where they are when the vector grows.
+    let pointer = path.as_ptr();
+    paths.push(path);
+    pointer
+}
+
+fn parts_of(steps: &[Step]) -> usize {
+    let parts = steps.iter().map(|step| match step {
+        Step::Write { parts, .. } => parts.len(),
+        _ => 0,
+    });
+    parts.sum()
+}
+
+/// Appends the vectors of the `bytes` bytes behind the first `done`, as many as one entry takes.
+/// Returns where they begin and how many bytes they are.
+fn vectors_from(
+    parts: &Parts,
+    (done, bytes): (u64, u64),
+    vectors: &mut Vec<libc::iovec>,
+) -> (usize, u64) {
+    let from = vectors.len();
+    let (mut skip, mut left) = (usize_of(done), usize_of(bytes));
+    for part in parts {
+        let piece = &part[skip.min(part.len())..];
+        skip -= part.len() - piece.len();
+        let piece = &piece[..left.min(piece.len())];
+        left -= piece.len();
+        if !piece.is_empty() {
+            assert!(vectors.len() < vectors.capacity(), "entries point into this memory");
+            let start = piece.as_ptr().cast_mut().cast();
+            vectors.push(libc::iovec { iov_base: start, iov_len: piece.len() });
+        }
+        if left == 0 || vectors.len() - from == WRITE_PARTS_MAX {
+            break;
+        }
+    }
+    (from, bytes - u64_of(left))
+}
+
+/// What follows from the completions of a whole chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// The plan goes on from the slot's progress.
+    Again,
+    /// It is over.
+    Over(Result<(), StepFailure>),
+}
+
+/// Judges a chain whose completions are all in. Moves the slot's progress.
+pub(crate) fn judge(slot: &mut Slot) -> Verdict {
+    for index in 0..slot.members.len() {
+        let member = slot.members[index];
+        let result = member.result.expect("all completions are in");
+        let step = &slot.plan.steps[member.step];
+        match u32::try_from(result) {
+            Err(_) if errors::is_fine(step, -result) => advance(slot),
+            Err(_) => return failed(slot, cause(slot, index)),
+            Ok(_) if member.wanted.is_none_or(|wanted| wanted == 0) => {
+                if member.ends_step {
+                    advance(slot);
+                }
+            }
+            Ok(0) => return ended(slot),
+            Ok(bytes) => {
+                slot.progress.done += u64::from(bytes);
+                if let Some((_, _, errno)) = slot.cut.filter(|(step, ..)| *step == member.step) {
+                    return failed(slot, errno);
+                }
+                if !member.ends_step || Some(u64::from(bytes)) != member.wanted {
+                    return Verdict::Again;
+                }
+                advance(slot);
+            }
+        }
+    }
+    if slot.progress.step < slot.plan.steps.len() { Verdict::Again } else { Verdict::Over(Ok(())) }
+}
+
+fn advance(slot: &mut Slot) {
+    slot.progress.step += 1;
+    slot.progress.done = 0;
+}
+
+/// A write or read that moved nothing: the end of the file, or a device that takes no more.
+fn ended(slot: &Slot) -> Verdict {
+    let step = &slot.plan.steps[slot.progress.step];
+    let error = match step {
+        Step::Read { .. } => crate::disk::DiskError::UnexpectedEnd,
+        _ => errors::input_output(),
+    };
+    Verdict::Over(Err(errors::failure(slot.progress.step, step, slot.progress.done, error)))
+}
+
+/// The errno behind a failed member. An entry that the kernel finds fault with before the chain
+/// begins cancels all of it, those in front included; then the culprit is further back.
+fn cause(slot: &Slot, index: usize) -> i32 {
+    let canceled = -Errno::CANCELED.raw_os_error();
+    let results = slot.members[index..].iter().filter_map(|member| member.result);
+    let mut failures = results.filter(|result| *result < 0);
+    failures.find(|result| *result != canceled).map_or(-canceled, |result| -result)
+}
+
+fn failed(slot: &mut Slot, errno: i32) -> Verdict {
+    let (index, done) = (slot.progress.step, slot.progress.done);
+    let step = &slot.plan.steps[index];
+    let error = errors::classify(errno);
+    if errors::is_retried(step, done, error, slot.retries) {
+        slot.retries += 1;
+        return Verdict::Again;
+    }
+    Verdict::Over(Err(errors::failure(index, step, done, error)))
+}

@@ -1,0 +1,104 @@
+//! What a shard does from time to time: housekeeping of its logs, retention passes, and another
+//! try for partitions that ran out of space.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::disk::DiskError;
+use crate::log::{LogState, OpenError};
+use crate::shard::engine::{Core, now};
+use crate::shard::partition::PartitionCell;
+use crate::units::{Offset, Timestamp, u64_of};
+
+/// How often the shard looks. Delays of deletion and flushing are exact to this.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a partition that ran out of space is tried again.
+const RESUME_EVERY_MS: i64 = 1_000;
+
+/// The task; ends with the engine.
+pub async fn run(core: Rc<Core>) {
+    let mut last_retention = now();
+    let mut last_resume = now();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if core.is_stopped() {
+            return;
+        }
+        let now = now();
+        if is_over(last_retention, core.options.retention_check_ms, now) {
+            last_retention = now;
+            core.retain(now);
+        }
+        if RESUME_EVERY_MS <= now.0 - last_resume.0 {
+            last_resume = now;
+            core.resume(now);
+        }
+        core.keep_house(now);
+    }
+}
+
+fn is_over(since: Timestamp, wait_ms: u64, now: Timestamp) -> bool {
+    u64::try_from(now.0 - since.0).is_ok_and(|waited| wait_ms <= waited)
+}
+
+impl Core {
+    /// One retention pass over every log; the files follow through the housekeeping lane.
+    pub fn retain(&self, now: Timestamp) {
+        for cell in self.cells() {
+            let retained = cell.log.borrow_mut().retain(now);
+            self.stats.segments_deleted.add(u64_of(retained.segments));
+            if cell.log.borrow().has_staged() {
+                // A log whose segments all went has rolled to an empty one first.
+                self.mark_dirty(&cell);
+            }
+        }
+    }
+
+    /// Starts every housekeeping plan that is due.
+    pub fn keep_house(&self, now: Timestamp) {
+        for cell in self.cells() {
+            let due = cell.log.borrow().next_due();
+            if due.is_some_and(|due| due <= now)
+                && let Some(plan) = cell.housekeeping_plan(now)
+            {
+                self.submit(plan);
+            }
+        }
+        self.enter_and_reap();
+    }
+
+    /// Partitions that are read-only for want of space recover to their log end and serve again,
+    /// when there is space.
+    pub fn resume(&self, now: Timestamp) {
+        for cell in self.cells() {
+            if matches!(cell.log.borrow().state(), LogState::ReadOnly(_)) && !cell.is_busy() {
+                self.resume_one(&cell, now);
+            }
+        }
+    }
+
+    fn resume_one(&self, cell: &Rc<PartitionCell>, now: Timestamp) {
+        let resumed = self.blocking(cell.number, |disk| cell.log.borrow_mut().resume(disk, now));
+        let directory = cell.directory.display();
+        match resumed {
+            Ok(_) => {
+                tracing::warn!(partition = %directory, "there is space again: writing goes on");
+            }
+            Err(OpenError::Disk { error: DiskError::NoSpace, .. }) => {}
+            Err(error) => tracing::error!(partition = %directory, %error, "cannot resume writing"),
+        }
+    }
+
+    /// Forgets a sealed segment that is over the shard's limits, unless an answer still needs it.
+    pub fn unload(&self, number: u32, segment: Offset) {
+        let cell = self.cells_by_number(number);
+        let Some(cell) = cell else { return };
+        if cell.pins.borrow().contains_key(&segment) {
+            return;
+        }
+        if let Some(plan) = cell.log.borrow_mut().unload(segment) {
+            self.submit(plan);
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! One shard's engine: the loop that joins logs and disk.
+//!
+//! Append during the turn, plan at its end: the first append of a turn wakes the flusher, which
+//! yields once (so that every connection that is ready has appended too), plans all dirty
+//! partitions and enters the kernel once. Completions come back through one task that drains the
+//! ring. Everything here runs on one thread; nothing mutable is held across a wait.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, oneshot};
+
+use crate::disk::faults::FaultHook;
+use crate::disk::plain::PlainDisk;
+use crate::disk::{Disk, DiskError, Finished, Plan, PlanTag};
+use crate::format::names::TopicName;
+use crate::log::{LogConfig, LogSpec, OpenError, Opening, PartitionLog, RecoveryReport};
+use crate::ring::{RingDisk, RingError, RingOptions};
+use crate::shard::edge;
+use crate::shard::partition::{Partition, PartitionCell};
+use crate::shard::stats::{ShardStats, Stats};
+use crate::shard::storage::{Aside, EngineKind, Storage};
+use crate::units::{ByteCount, LeaderEpoch, PartitionId, Timestamp, TopicId};
+
+/// How one shard's engine is set up.
+#[derive(Clone)]
+pub struct EngineOptions {
+    /// The data directory.
+    pub directory: PathBuf,
+    /// Which engine runs the plans.
+    pub kind: EngineKind,
+    /// How the ring is set up; unused by plain files.
+    pub ring: RingOptions,
+    /// Slices of at least this many bytes travel by splice (ring engine only).
+    pub splice_bytes_min: ByteCount,
+    /// How often retention looks (`log.retention.check.interval.ms`).
+    pub retention_check_ms: u64,
+    /// Heap that loaded indexes of sealed segments may take, all partitions of the shard together.
+    pub sealed_index_bytes_max: ByteCount,
+    /// Sealed segments whose files may be open at a time.
+    pub sealed_files_max: usize,
+    /// Files that plain files may keep open; the ring's table has its size in `ring`.
+    pub files_max: usize,
+    /// Faults for tests; `None` in production.
+    pub faults: Option<FaultHook>,
+}
+
+impl EngineOptions {
+    /// Defaults for a directory.
+    pub fn new(directory: impl Into<PathBuf>, kind: EngineKind) -> EngineOptions {
+        EngineOptions {
+            directory: directory.into(),
+            kind,
+            ring: RingOptions::default(),
+            splice_bytes_min: ByteCount(128 << 10),
+            retention_check_ms: 300_000,
+            sealed_index_bytes_max: ByteCount(32 << 20),
+            sealed_files_max: 4096,
+            files_max: 1 << 20,
+            faults: None,
+        }
+    }
+}
+
+/// Why an engine or a partition of it could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// io_uring is refused.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// The shard's runtime or a descriptor of it.
+    #[error("cannot set up the shard's event loop: {0}")]
+    Runtime(std::io::Error),
+    /// A step on the partition's files failed.
+    #[error("{directory}: {error}")]
+    Disk {
+        /// The partition's directory.
+        directory: PathBuf,
+        /// What went wrong.
+        error: DiskError,
+    },
+    /// An existing log can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// Which partition, and how it is to behave.
+#[derive(Clone, Debug)]
+pub struct PartitionSpec {
+    /// Its topic.
+    pub topic: TopicName,
+    /// Its number in the topic.
+    pub partition: PartitionId,
+    /// The topic's id, which `partition.metadata` carries.
+    pub topic_id: TopicId,
+    /// The settings.
+    pub config: LogConfig,
+    /// The epoch that batches are stamped with.
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// The engine of one shard; cheap to clone, bound to its thread.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) core: Rc<Core>,
+}
+
+pub(crate) struct Core {
+    pub options: EngineOptions,
+    storage: RefCell<Storage>,
+    /// By the number of their log; a number is never given twice.
+    partitions: RefCell<HashMap<u32, Rc<PartitionCell>>>,
+    numbers: Cell<u32>,
+    /// Partitions with something staged, each once.
+    dirty: RefCell<Vec<Rc<PartitionCell>>>,
+    turn: Notify,
+    /// Plans that somebody waits for.
+    runs: RefCell<HashMap<PlanTag, oneshot::Sender<Finished>>>,
+    /// Splices that somebody waits for, by token.
+    sends: RefCell<HashMap<u64, oneshot::Sender<Result<(), crate::ring::SendError>>>>,
+    next_token: Cell<u64>,
+    pub stats: Stats,
+    pub sealed: RefCell<crate::shard::sealed::SealedFiles>,
+    stopped: Cell<bool>,
+}
+
+impl Engine {
+    /// Starts the engine on this thread's runtime (see [`edge::run`]).
+    ///
+    /// # Errors
+    /// [`EngineError::Ring`] and [`EngineError::Runtime`].
+    pub fn start(options: EngineOptions) -> Result<Engine, EngineError> {
+        let storage = storage(&options)?;
+        let completions = storage.completions().map_err(EngineError::Runtime)?;
+        let sealed = crate::shard::sealed::SealedFiles::new(
+            options.sealed_index_bytes_max,
+            options.sealed_files_max,
+        );
+        let core = Rc::new(Core {
+            options,
+            storage: RefCell::new(storage),
+            partitions: RefCell::default(),
+            numbers: Cell::new(0),
+            dirty: RefCell::default(),
+            turn: Notify::new(),
+            runs: RefCell::default(),
+            sends: RefCell::default(),
+            next_token: Cell::new(0),
+            stats: Stats::default(),
+            sealed: RefCell::new(sealed),
+            stopped: Cell::new(false),
+        });
+        edge::spawn(flusher(core.clone()));
+        if let Some(descriptor) = completions {
+            let watched = edge::watch(descriptor).map_err(EngineError::Runtime)?;
+            edge::spawn(reaper(core.clone(), watched));
+        }
+        edge::spawn(crate::shard::chores::run(core.clone()));
+        Ok(Engine { core })
+    }
+
+    /// Which engine runs the plans.
+    pub fn kind(&self) -> EngineKind {
+        self.core.options.kind
+    }
+
+    /// Makes a new partition: its directory and first files are there when this returns.
+    ///
+    /// # Errors
+    /// [`EngineError::Disk`].
+    pub async fn create(&self, spec: PartitionSpec) -> Result<Partition, EngineError> {
+        let (number, spec, directory) = self.core.name(spec);
+        let (log, plan) = PartitionLog::create(spec, now());
+        let cell = self.core.add(number, log, directory);
+        let finished = self.core.run(plan).await;
+        let failure = finished.result.err();
+        self.core.complete(&cell, finished);
+        if let Some(failure) = failure {
+            self.core.forget(&cell);
+            let directory = cell.directory.to_path_buf();
+            return Err(EngineError::Disk { directory, error: failure.error });
+        }
+        Ok(Partition::new(self.core.clone(), cell))
+    }
+
+    /// Opens a partition that is on disk, recovering it if need be. Blocks the shard meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::Open`].
+    pub fn open(
+        &self,
+        spec: PartitionSpec,
+        opening: Opening,
+    ) -> Result<(Partition, RecoveryReport), EngineError> {
+        let (number, spec, directory) = self.core.name(spec);
+        let opened =
+            self.core.blocking(number, |disk| PartitionLog::open(disk, spec, opening, now()));
+        let (log, report) = opened?;
+        let cell = self.core.add(number, log, directory);
+        Ok((Partition::new(self.core.clone(), cell), report))
+    }
+
+    /// All partitions of this engine.
+    pub fn partitions(&self) -> Vec<Partition> {
+        let cells = self.core.partitions.borrow();
+        cells.values().map(|cell| Partition::new(self.core.clone(), cell.clone())).collect()
+    }
+
+    /// Counters and stage histograms as of now.
+    pub fn stats(&self) -> ShardStats {
+        let ring = self.core.storage.borrow_mut().ring().map(|ring| ring.counters());
+        self.core.stats.snapshot(ring)
+    }
+
+    /// Clean stop: what is staged is written, then every log is trimmed, synced and closed. The
+    /// engine is of no further use.
+    ///
+    /// Returns the partitions that could not be closed, with the reason.
+    pub async fn close(&self) -> Vec<(PathBuf, DiskError)> {
+        self.core.stopped.set(true);
+        let cells: Vec<_> = self.core.partitions.borrow().values().cloned().collect();
+        for cell in &cells {
+            self.core.drained(cell).await;
+        }
+        let mut closing = Vec::new();
+        for cell in &cells {
+            if let Some(plan) = cell.close_plan(now()) {
+                closing.push((cell.clone(), self.core.start(plan)));
+            }
+        }
+        self.core.enter_and_reap();
+        let mut failed = Vec::new();
+        for (cell, finished) in closing {
+            let finished = finished.await.expect("the engine answers every plan");
+            if let Err(failure) = finished.result {
+                failed.push((cell.directory.to_path_buf(), failure.error));
+            }
+            cell.log.borrow_mut().complete(finished, now());
+            self.core.forget(&cell);
+        }
+        failed
+    }
+}
+
+fn storage(options: &EngineOptions) -> Result<Storage, EngineError> {
+    Ok(match options.kind {
+        EngineKind::Ring => {
+            let mut ring = options.ring.clone();
+            ring.faults.clone_from(&options.faults);
+            Storage::Ring(Box::new(RingDisk::new(ring)?))
+        }
+        EngineKind::PlainFile => {
+            Storage::Plain(Box::new(PlainDisk::new(options.files_max, options.faults.clone())))
+        }
+    })
+}
+
+/// The wall clock, which the log gets as an argument.
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+impl Core {
+    fn name(&self, spec: PartitionSpec) -> (u32, LogSpec, Arc<Path>) {
+        let number = self.numbers.get();
+        self.numbers.set(number + 1);
+        let name = format!("{}-{}", spec.topic, spec.partition);
+        let directory: Arc<Path> = self.options.directory.join(name).into();
+        let spec = LogSpec {
+            number,
+            directory: directory.clone(),
+            topic_id: spec.topic_id,
+            config: spec.config,
+            leader_epoch: spec.leader_epoch,
+            jitter_seed: u64::from(number) ^ std::process::id().into(),
+        };
+        (number, spec, directory)
+    }
+
+    fn add(&self, number: u32, log: PartitionLog, directory: Arc<Path>) -> Rc<PartitionCell> {
+        let cell = Rc::new(PartitionCell::new(number, log, directory));
+        self.partitions.borrow_mut().insert(number, cell.clone());
+        cell
+    }
+
+    /// Takes a partition out: nothing reaches it through the engine any more.
+    pub fn forget(&self, cell: &PartitionCell) {
+        self.partitions.borrow_mut().remove(&cell.number);
+        self.sealed.borrow_mut().forget(cell.number);
+    }
+
+    /// The partitions, for the chores.
+    pub fn cells(&self) -> Vec<Rc<PartitionCell>> {
+        self.partitions.borrow().values().cloned().collect()
+    }
+
+    /// One partition, by the number of its log.
+    pub fn cells_by_number(&self, number: u32) -> Option<Rc<PartitionCell>> {
+        self.partitions.borrow().get(&number).cloned()
+    }
+
+    /// Whether a clean stop is under way.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.get()
+    }
+
+    /// The partition has something staged: its plan is made at the end of this turn.
+    pub fn mark_dirty(&self, cell: &Rc<PartitionCell>) {
+        if cell.dirty.replace(true) {
+            return;
+        }
+        let mut dirty = self.dirty.borrow_mut();
+        dirty.push(cell.clone());
+        if dirty.len() == 1 {
+            self.turn.notify_one();
+        }
+    }
+
+    /// Starts a plan whose outcome the caller waits for; it enters the kernel with the next
+    /// [`Core::enter_and_reap`].
+    pub fn start(&self, plan: Plan) -> oneshot::Receiver<Finished> {
+        let (sender, receiver) = oneshot::channel();
+        let former = self.runs.borrow_mut().insert(plan.tag, sender);
+        assert!(former.is_none(), "two plans with one tag are under way");
+        self.storage.borrow_mut().submit(plan);
+        receiver
+    }
+
+    /// Runs a plan on behalf of the caller.
+    pub fn run(&self, plan: Plan) -> impl Future<Output = Finished> + use<> {
+        let finished = self.start(plan);
+        self.enter_and_reap();
+        async move { finished.await.expect("the engine answers every plan") }
+    }
+
+    /// Runs plans to their end on this thread, for straight-line code over the disk.
+    pub fn blocking<T>(&self, owner: u32, code: impl FnOnce(&mut dyn Disk) -> T) -> T {
+        let mut others = Vec::new();
+        let outcome = code(&mut Aside::new(&mut self.storage.borrow_mut(), &mut others, owner));
+        for finished in others {
+            self.finish(finished);
+        }
+        outcome
+    }
+
+    /// Submits a plan whose outcome goes to its log.
+    pub fn submit(&self, plan: Plan) {
+        self.storage.borrow_mut().submit(plan);
+    }
+
+    /// Everything submitted enters the kernel; what is over already is completed at once, which
+    /// with plain files is everything.
+    pub fn enter_and_reap(&self) {
+        self.storage.borrow_mut().enter();
+        self.reap();
+    }
+
+    fn reap(&self) {
+        loop {
+            let finished = self.storage.borrow_mut().reap(false);
+            let Some(finished) = finished else { break };
+            self.finish(finished);
+        }
+        loop {
+            let sent = self.storage.borrow_mut().ring().and_then(RingDisk::reap_send);
+            let Some(sent) = sent else { break };
+            let waits = self.sends.borrow_mut().remove(&sent.token);
+            let waits = waits.expect("every splice was started here");
+            // The connection may be gone; the splice is over all the same.
+            let _ = waits.send(sent.result);
+        }
+    }
+
+    fn finish(&self, finished: Finished) {
+        let tag = finished.plan.tag;
+        let waits = self.runs.borrow_mut().remove(&tag);
+        if let Some(waits) = waits {
+            // Whoever waited may have given up; the plan is over all the same.
+            let _ = waits.send(finished);
+            return;
+        }
+        let cell = self.partitions.borrow().get(&tag.owner).cloned();
+        if let Some(cell) = cell {
+            self.complete(&cell, finished);
+        }
+    }
+
+    /// The log takes the outcome in; whoever waited for what moved is woken.
+    pub fn complete(&self, cell: &Rc<PartitionCell>, finished: Finished) {
+        cell.complete(finished, &self.stats);
+        if cell.log.borrow().has_staged() {
+            self.mark_dirty(cell);
+        }
+    }
+
+    /// Starts a splice of a file's bytes to a socket.
+    pub fn send_slice(
+        &self,
+        slice: &crate::shard::partition::ReadSlice,
+        socket: &Rc<std::os::fd::OwnedFd>,
+    ) -> oneshot::Receiver<Result<(), crate::ring::SendError>> {
+        let token = self.next_token.get();
+        self.next_token.set(token + 1);
+        let (sender, receiver) = oneshot::channel();
+        self.sends.borrow_mut().insert(token, sender);
+        {
+            let mut storage = self.storage.borrow_mut();
+            let ring = storage.ring().expect("only the ring engine splices");
+            ring.send_slice(slice.file, slice.at, slice.length, socket.clone(), token);
+        }
+        self.enter_and_reap();
+        receiver
+    }
+
+    /// The number of a read that is told apart from all others.
+    pub fn read_number(&self) -> u64 {
+        let token = self.next_token.get();
+        self.next_token.set(token + 1);
+        token
+    }
+
+    /// Waits until nothing of the partition is staged or under way.
+    async fn drained(&self, cell: &Rc<PartitionCell>) {
+        while cell.is_busy() {
+            self.mark_dirty(cell);
+            cell.idle.notified().await;
+        }
+    }
+}
+
+/// Plans all dirty partitions at the end of each turn that has any.
+async fn flusher(core: Rc<Core>) {
+    loop {
+        core.turn.notified().await;
+        // Every task that was ready with this one appends before the turn's plans are made.
+        tokio::task::yield_now().await;
+        let mut dirty = std::mem::take(&mut *core.dirty.borrow_mut());
+        let now = now();
+        for cell in dirty.drain(..) {
+            cell.dirty.set(false);
+            if let Some(plan) = cell.plan(now, &core.stats) {
+                core.submit(plan);
+            }
+        }
+        core.stats.turns.add(1);
+        core.enter_and_reap();
+        // The vector's memory serves the next turn, unless that has begun with one of its own.
+        let mut next = core.dirty.borrow_mut();
+        if next.capacity() == 0 {
+            *next = dirty;
+        }
+    }
+}
+
+/// Completes what the ring says is over.
+async fn reaper(core: Rc<Core>, descriptor: AsyncFd<std::os::fd::OwnedFd>) {
+    loop {
+        match descriptor.readable().await {
+            // Cleared before draining: a completion that comes meanwhile is a new edge.
+            Ok(mut ready) => ready.clear_ready(),
+            Err(error) => {
+                tracing::error!(%error, "the storage ring can't be waited for");
+                std::process::abort();
+            }
+        }
+        core.enter_and_reap();
+    }
+}

@@ -1,0 +1,372 @@
+//! One partition as its users see it: append and acknowledgement, reads, cursors.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
+use crate::format::batch::RecordBatch;
+use crate::log::{
+    AdvanceError, AppendError, Appended, Completed, Cursors, LogConfig, LogState, PartitionLog,
+};
+use crate::shard::engine::{Core, EngineError, now};
+use crate::shard::stats::Stats;
+use crate::shard::waiting::Waiting;
+use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
+
+struct Stop {
+    high_watermark: Offset,
+    error: AppendError,
+}
+
+/// A partition and what waits on it. Borrowed for moments only, never across a wait.
+pub(crate) struct PartitionCell {
+    pub number: u32,
+    pub directory: Arc<Path>,
+    pub log: RefCell<PartitionLog>,
+    pub waiting: RefCell<Waiting>,
+    /// Whether it stands in the engine's list for the end of this turn.
+    pub dirty: Cell<bool>,
+    /// When the oldest staged batch of the next plan was appended.
+    staged_at: Cell<Option<Instant>>,
+    /// When the append plan under way was submitted, and whether it ends in a sync.
+    submitted: Cell<Option<(Instant, bool)>>,
+    housekeeping: Cell<bool>,
+    /// Told when a load of a sealed segment's index is over.
+    pub loaded: Notify,
+    /// Each time the log stopped serving: what had been reached by then, and the reason. Offsets
+    /// beyond it may be given again after a resume.
+    stops: RefCell<Vec<Stop>>,
+    /// Told when no plan of the append lane is under way and nothing is staged.
+    pub idle: Notify,
+    /// Slices of this partition's files that an answer still needs.
+    pub pins: RefCell<std::collections::HashMap<Offset, u32>>,
+}
+
+impl PartitionCell {
+    pub fn new(number: u32, log: PartitionLog, directory: Arc<Path>) -> PartitionCell {
+        PartitionCell {
+            number,
+            directory,
+            log: RefCell::new(log),
+            waiting: RefCell::default(),
+            dirty: Cell::new(false),
+            staged_at: Cell::new(None),
+            submitted: Cell::new(None),
+            housekeeping: Cell::new(false),
+            loaded: Notify::new(),
+            stops: RefCell::default(),
+            idle: Notify::new(),
+            pins: RefCell::default(),
+        }
+    }
+
+    /// The plan of everything staged, unless one is under way.
+    pub fn plan(&self, now: Timestamp, stats: &Stats) -> Option<Plan> {
+        if self.submitted.get().is_some() {
+            return None;
+        }
+        let Some(plan) = self.log.borrow_mut().plan(now) else {
+            self.told_idle();
+            return None;
+        };
+        let started = Instant::now();
+        let syncs = plan.steps.iter().any(|step| matches!(step, Step::Sync { .. }));
+        self.submitted.set(Some((started, syncs)));
+        if let Some(staged) = self.staged_at.take() {
+            stats.wait_for_turn.record(started - staged);
+        }
+        stats.plans.add(1);
+        Some(plan)
+    }
+
+    /// The plan of the housekeeping lane that is due, unless one is under way.
+    pub fn housekeeping_plan(&self, now: Timestamp) -> Option<Plan> {
+        if self.housekeeping.get() {
+            return None;
+        }
+        let plan = self.log.borrow_mut().housekeeping(now)?;
+        self.housekeeping.set(true);
+        Some(plan)
+    }
+
+    /// The plan of a clean stop; `None` for a log that is offline and left to recovery.
+    pub fn close_plan(&self, now: Timestamp) -> Option<Plan> {
+        let mut log = self.log.borrow_mut();
+        matches!(log.state(), LogState::Serving).then(|| log.close(now))
+    }
+
+    /// Whether something is staged or under way in the lanes that change files.
+    pub fn is_busy(&self) -> bool {
+        self.submitted.get().is_some()
+            || self.housekeeping.get()
+            || (self.log.borrow().has_staged()
+                && matches!(self.log.borrow().state(), LogState::Serving))
+    }
+
+    /// Takes in the outcome of one of the log's plans.
+    pub fn complete(&self, finished: Finished, stats: &Stats) {
+        match finished.plan.tag.lane {
+            Lane::Append => {
+                if let Some((started, syncs)) = self.submitted.take() {
+                    let stage = if syncs { &stats.sync } else { &stats.write };
+                    stage.record(started.elapsed());
+                }
+            }
+            Lane::Housekeeping => self.housekeeping.set(false),
+            Lane::Read => {}
+        }
+        let completed = self.log.borrow_mut().complete(finished, now());
+        self.release(&completed);
+        if !self.is_busy() {
+            self.told_idle();
+        }
+    }
+
+    /// Wakes whoever waits for what just moved.
+    pub fn release(&self, completed: &Completed) {
+        if let Some(end) = completed.high_watermark {
+            self.waiting.borrow_mut().release(end);
+        }
+        if let Some(LogState::ReadOnly(cause) | LogState::Offline(cause)) = completed.stopped {
+            tracing::error!(partition = %self.directory.display(), %cause, "no longer serving");
+            let log = self.log.borrow();
+            let error = log.append_refusal().expect("it has just stopped");
+            let high_watermark = log.cursors().high_watermark;
+            self.stops.borrow_mut().push(Stop { high_watermark, error });
+            self.waiting.borrow_mut().release_all();
+        }
+    }
+
+    fn told_idle(&self) {
+        self.idle.notify_waiters();
+        self.idle.notify_one();
+    }
+}
+
+/// A handle on a partition; cheap to clone, bound to its shard's thread.
+#[derive(Clone)]
+pub struct Partition {
+    pub(crate) core: Rc<Core>,
+    pub(crate) cell: Rc<PartitionCell>,
+}
+
+impl Partition {
+    pub(crate) fn new(core: Rc<Core>, cell: Rc<PartitionCell>) -> Partition {
+        Partition { core, cell }
+    }
+
+    /// Appends a batch: offsets are assigned now, the bytes are written at the end of this turn.
+    /// [`Partition::reached`] with the returned `due` is the acknowledgement.
+    ///
+    /// # Errors
+    /// As Kafka's append, see [`AppendError`].
+    pub fn append(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        let appended = self.cell.log.borrow_mut().append(batch, now())?;
+        if !appended.duplicate {
+            self.core.stats.batches.add(1);
+            self.core.stats.bytes_in.add(bytes.0);
+            if self.cell.staged_at.get().is_none() {
+                self.cell.staged_at.set(Some(Instant::now()));
+            }
+            self.core.mark_dirty(&self.cell);
+        }
+        Ok(appended)
+    }
+
+    /// Waits until the high watermark is `due` or more: the batch that ends there is as durable as
+    /// the partition's tier promises, and visible. To be called when the batch was appended, even if
+    /// it is awaited later: should the partition stop serving and resume in between, the offset may
+    /// belong to another batch by then.
+    ///
+    /// # Errors
+    /// The future's [`AppendError`] when the partition stopped serving before that.
+    pub fn reached(&self, due: Offset) -> Reached {
+        Reached { cell: self.cell.clone(), due, stops: self.cell.stops.borrow().len() }
+    }
+
+    /// Waits until the high watermark is beyond `offset`, or the partition stops serving.
+    pub async fn changed(&self, beyond: Offset) {
+        poll_fn(|context| {
+            let log = self.cell.log.borrow();
+            let serving = matches!(log.state(), LogState::Serving | LogState::ReadOnly(_));
+            if beyond < log.cursors().high_watermark || !serving {
+                return Poll::Ready(());
+            }
+            self.cell.waiting.borrow_mut().for_more(beyond, context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Where the partition's offsets stand.
+    pub fn cursors(&self) -> Cursors {
+        self.cell.log.borrow().cursors()
+    }
+
+    /// Whether it serves, and why not.
+    pub fn state(&self) -> LogState {
+        self.cell.log.borrow().state()
+    }
+
+    /// The topic's id.
+    pub fn topic_id(&self) -> TopicId {
+        self.cell.log.borrow().topic_id()
+    }
+
+    /// The directory that holds the partition's files.
+    pub fn directory(&self) -> &Path {
+        &self.cell.directory
+    }
+
+    /// Bytes of all `.log` files.
+    pub fn size(&self) -> ByteCount {
+        self.cell.log.borrow().size()
+    }
+
+    /// The epoch that batches are stamped with.
+    pub fn leader_epoch(&self) -> LeaderEpoch {
+        self.cell.log.borrow().leader_epoch()
+    }
+
+    /// The settings.
+    pub fn config(&self) -> LogConfig {
+        self.cell.log.borrow().config().clone()
+    }
+
+    /// New settings from now on.
+    pub fn reconfigure(&self, config: LogConfig) {
+        self.cell.log.borrow_mut().reconfigure(config);
+    }
+
+    /// The partition gets its leader: batches carry `epoch` from now on.
+    pub fn become_leader(&self, epoch: LeaderEpoch) {
+        self.cell.log.borrow_mut().become_leader(epoch, now());
+    }
+
+    /// Kafka's answer to OffsetForLeaderEpoch: the epoch found, and where it ends.
+    pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> (LeaderEpoch, Option<Offset>) {
+        self.cell.log.borrow().end_offset_for_epoch(epoch)
+    }
+
+    /// The leader epoch that `offset` was written in.
+    pub fn epoch_of(&self, offset: Offset) -> LeaderEpoch {
+        self.cell.log.borrow().epoch_of(offset).unwrap_or(LeaderEpoch::NONE)
+    }
+
+    /// Whether the log start has to be kept in the checkpoint file.
+    pub fn needs_log_start_checkpoint(&self) -> bool {
+        self.cell.log.borrow().needs_log_start_checkpoint()
+    }
+
+    /// Records below `to` are no longer readable; whole segments go with the next retention pass.
+    ///
+    /// # Errors
+    /// [`AdvanceError`] beyond the high watermark.
+    pub fn advance_log_start(&self, to: Offset) -> Result<(), AdvanceError> {
+        self.cell.log.borrow_mut().advance_log_start(to)
+    }
+
+    /// The topic is deleted: the directory takes Kafka's `-delete` name, waiters are told. The
+    /// files are removed later, by whoever sweeps such directories.
+    ///
+    /// # Errors
+    /// [`EngineError::Disk`] when the renaming fails.
+    pub async fn retire(&self, renamed: Place) -> Result<(), EngineError> {
+        while self.cell.is_busy() {
+            self.core.mark_dirty(&self.cell);
+            self.cell.idle.notified().await;
+        }
+        let plan = self.cell.log.borrow_mut().retire(renamed);
+        self.cell.waiting.borrow_mut().release_all();
+        let finished = self.core.run(plan).await;
+        let result = finished.result;
+        self.cell.log.borrow_mut().complete(finished, now());
+        self.core.forget(&self.cell);
+        result.map_err(|failure| self.disk_error(failure.error))
+    }
+
+    fn disk_error(&self, error: DiskError) -> EngineError {
+        EngineError::Disk { directory: self.cell.directory.to_path_buf(), error }
+    }
+}
+
+/// The acknowledgement of an append; see [`Partition::reached`].
+pub struct Reached {
+    cell: Rc<PartitionCell>,
+    due: Offset,
+    /// How often the log had stopped when the batch was appended.
+    stops: usize,
+}
+
+impl Reached {
+    /// The outcome, if it is decided.
+    pub fn outcome(&self) -> Option<Result<(), AppendError>> {
+        let log = self.cell.log.borrow();
+        if let Some(stop) = self.cell.stops.borrow().get(self.stops) {
+            let was_reached = self.due <= stop.high_watermark;
+            return Some(if was_reached { Ok(()) } else { Err(stop.error.clone()) });
+        }
+        if self.due <= log.cursors().high_watermark {
+            return Some(Ok(()));
+        }
+        log.append_refusal().map(Err)
+    }
+}
+
+impl Future for Reached {
+    type Output = Result<(), AppendError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.outcome() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                self.cell.waiting.borrow_mut().for_ack(self.due, context.waker());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Whole batches of one segment's file, ready to be sent. While it exists the file stays open.
+pub struct ReadSlice {
+    pub(crate) file: FileId,
+    pub(crate) at: Position,
+    /// How many bytes.
+    pub length: ByteCount,
+    segment: Offset,
+    pub(crate) core: Rc<Core>,
+    cell: Rc<PartitionCell>,
+}
+
+impl ReadSlice {
+    pub(crate) fn new(
+        partition: &Partition,
+        (segment, file): (Offset, FileId),
+        at: Position,
+        length: ByteCount,
+    ) -> ReadSlice {
+        *partition.cell.pins.borrow_mut().entry(segment).or_default() += 1;
+        let (core, cell) = (partition.core.clone(), partition.cell.clone());
+        ReadSlice { file, at, length, segment, core, cell }
+    }
+}
+
+impl Drop for ReadSlice {
+    fn drop(&mut self) {
+        let mut pins = self.cell.pins.borrow_mut();
+        let count = pins.get_mut(&self.segment).expect("pinned when it was made");
+        *count -= 1;
+        if *count == 0 {
+            pins.remove(&self.segment);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Which sealed segments are open, and how much heap their indexes take: a least-recently-used
+//! list for the whole shard.
+//!
+//! A sealed segment costs a partition a few dozen bytes until somebody reads it; then its index is
+//! loaded and its file opened. Beyond the limits the segments that were read longest ago are
+//! forgotten again.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::units::{ByteCount, Offset};
+
+/// A log's number and a segment's base offset.
+type Key = (u32, Offset);
+
+/// The list.
+pub struct SealedFiles {
+    bytes_max: ByteCount,
+    files_max: usize,
+    bytes: u64,
+    entries: HashMap<Key, Entry>,
+    /// By the time of the last use; the first is the victim.
+    by_use: BTreeMap<u64, Key>,
+    uses: u64,
+}
+
+struct Entry {
+    bytes: u64,
+    used: u64,
+}
+
+impl SealedFiles {
+    /// An empty list with its limits.
+    pub fn new(bytes_max: ByteCount, files_max: usize) -> SealedFiles {
+        SealedFiles {
+            bytes_max,
+            files_max,
+            bytes: 0,
+            entries: HashMap::new(),
+            by_use: BTreeMap::new(),
+            uses: 0,
+        }
+    }
+
+    /// A segment is loaded and takes `bytes` of heap.
+    pub fn note(&mut self, number: u32, segment: Offset, bytes: ByteCount) {
+        if self.entries.contains_key(&(number, segment)) {
+            return;
+        }
+        self.uses += 1;
+        self.bytes += bytes.0;
+        self.entries.insert((number, segment), Entry { bytes: bytes.0, used: self.uses });
+        self.by_use.insert(self.uses, (number, segment));
+    }
+
+    /// A segment is read; nothing happens when it isn't in the list (an active one).
+    pub fn touch(&mut self, number: u32, segment: Offset) {
+        let Some(entry) = self.entries.get_mut(&(number, segment)) else { return };
+        self.by_use.remove(&entry.used);
+        self.uses += 1;
+        entry.used = self.uses;
+        self.by_use.insert(self.uses, (number, segment));
+    }
+
+    /// Takes the segments out of the list that must go so that the limits hold.
+    pub fn over_limit(&mut self) -> Vec<Key> {
+        let mut victims = Vec::new();
+        while self.files_max < self.entries.len() || self.bytes_max.0 < self.bytes {
+            // The one just loaded stays, however large: its reader is about to use it.
+            if self.entries.len() <= 1 {
+                break;
+            }
+            let Some((_, key)) = self.by_use.pop_first() else { break };
+            let entry = self.entries.remove(&key).expect("both maps hold the same keys");
+            self.bytes -= entry.bytes;
+            victims.push(key);
+        }
+        victims
+    }
+
+    /// A log is gone.
+    pub fn forget(&mut self, number: u32) {
+        let bytes = &mut self.bytes;
+        self.entries.retain(|key, entry| {
+            let keep = key.0 != number;
+            if !keep {
+                *bytes -= entry.bytes;
+            }
+            keep
+        });
+        self.by_use.retain(|_, key| key.0 != number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_segment_read_longest_ago_goes_first() {
+        let mut sealed = SealedFiles::new(ByteCount(100), 2);
+        sealed.note(1, Offset(0), ByteCount(10));
+        sealed.note(1, Offset(5), ByteCount(10));
+        sealed.touch(1, Offset(0));
+        sealed.note(2, Offset(0), ByteCount(10));
+        assert_eq!(sealed.over_limit(), vec![(1, Offset(5))]);
+        sealed.note(3, Offset(0), ByteCount(95));
+        assert_eq!(sealed.over_limit(), vec![(1, Offset(0)), (2, Offset(0))]);
+        sealed.forget(3);
+        assert_eq!(sealed.bytes, 0);
+    }
+}

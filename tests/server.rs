@@ -9,6 +9,8 @@ mod counts;
 mod frames;
 #[path = "server/full_disk.rs"]
 mod full_disk;
+#[path = "server/in_place.rs"]
+mod in_place;
 #[path = "server/kills.rs"]
 mod kills;
 #[path = "server/no_io_uring.rs"]

@@ -26,4 +26,5 @@ mod requests;
 #[path = "wire/samples.rs"]
 #[expect(dead_code, reason = "the requests alone are wanted here")]
 mod samples;
+#[path = "server/support/mod.rs"]
 mod support;

@@ -4,7 +4,7 @@ use crate::support::batch::{self, of};
 use crate::support::process::Launch;
 
 fn refused(engine: &str) -> Launch {
-    let filter = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/without_io_uring.py");
+    let filter = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/support/without_io_uring.py");
     Launch::new(engine).wrapped(["python3", filter])
 }
 

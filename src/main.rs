@@ -1,3 +1,7 @@
 //! The command line of uringlog.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    uringlog::cli::main()
+}

@@ -75,7 +75,7 @@ fn every_codec_holds_the_same_records() {
         if codec == Codec::None {
             plain = records;
         } else {
-            assert_eq!(records.len(), plain.len(), "{name}");
+            assert_eq!(records, plain, "{name}");
         }
     }
 }

@@ -15,7 +15,8 @@ use std::path::Path;
 
 use golden::case::Case;
 use golden::replay::Replay;
-use uringlog::units::{Offset, Timestamp};
+use uringlog::log::{Durability, LogConfig};
+use uringlog::units::{ByteCount, Offset, Timestamp};
 
 fn check(name: &str) {
     let case = Case::load(name);
@@ -134,6 +135,34 @@ fn retention_marks_whole_segments() {
         assert_eq!(replay.log_start(), Offset(start.expect("names begin with 20 digits")));
     }
 }
+
+/// A broker was killed, its directory damaged, and Kafka started and stopped again: the files are
+/// the same when ours does that.
+#[test]
+fn recovers_as_kafka_does() {
+    for name in UNCLEAN {
+        let case = Case::load(&format!("unclean-{name}"));
+        let config = LogConfig {
+            segment_bytes: ByteCount(1 << 20),
+            ..LogConfig::defaults(Durability::PageCache)
+        };
+        let point = case.text("dir-1-damaged/recovery-point-offset-checkpoint");
+        let point = point.lines().nth(2).map(|line| {
+            let offset = line.rsplit(' ').next().expect("topic, partition, offset");
+            Offset(offset.parse().expect("a number"))
+        });
+        let files = case.files("dir-1-damaged", "u");
+        let mut replay = Replay::recover(&files, point, config);
+        replay.settle(Timestamp(0));
+        replay.close(Timestamp(0));
+        let mut expected = case.files("dir-3-stopped", "u");
+        expected.retain(|name, _| name != "leader-epoch-checkpoint");
+        replay.assert_files(&expected, name);
+    }
+}
+
+const UNCLEAN: [&str; 4] =
+    ["a-torn-tail", "d-index-gone", "e1-timeindex-garbage-active", "f-zero-tail"];
 
 /// Where the archives lie.
 fn archives() -> &'static Path {

@@ -1,3 +1,42 @@
 //! Experiments on a partition log, with latency histograms, engine against engine.
 
-fn main() {}
+mod experiments;
+mod sys;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use experiments::{Failure, chains, splice};
+
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// From socket to file with two rings on one thread: linked chains against plain writes.
+    Chains(chains::Options),
+    /// Ranges of a file to sockets by linked splices, beside stalled readers; sendfile and
+    /// read+send as controls.
+    Splice(splice::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("bench-harness: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    match arguments.experiment {
+        Experiment::Chains(options) => chains::run(&options),
+        Experiment::Splice(options) => splice::run(&options),
+    }
+}

@@ -1,8 +1,9 @@
 //! Configuration: one TOML file and `--set NAME=VALUE`, with Kafka's property names.
 //!
 //! Later sources beat earlier ones for the same name (file, then `--set`, then a flag of its own).
-//! Between names that mean the same Kafka's precedence holds, wherever they stand: `log.retention.ms`
-//! beats `log.retention.minutes` beats `log.retention.hours`, and a topic's config beats them all.
+//! Between names that mean the same Kafka's precedence holds, wherever they stand:
+//! `log.retention.ms` beats `log.retention.minutes` beats `log.retention.hours`, and a topic's
+//! config beats them all.
 
 mod describe;
 mod markdown;
@@ -389,8 +390,8 @@ fn durability_flag(durability: Durability) -> Given {
 
 const DURABILITY_SETTING: &str = "log.flush.interval.messages";
 
-/// Two values of one name: a later source beats an earlier one, but a flag and `--set` that disagree
-/// stand on one command line, and so do two of `--set`, or two lines of the file.
+/// Two values of one name: a later source beats an earlier one, but a flag and `--set` that
+/// disagree stand on one command line, and so do two of `--set`, or two lines of the file.
 fn repeated(
     name: &'static str,
     before: &Value,

@@ -42,4 +42,4 @@ pub mod metrics;
 
 pub mod http;
 
-pub use server::{Monitor, Server, StartError, StopError};
+pub use server::{EngineChoice, Monitor, Server, ServerOptions, StartError, StopError};

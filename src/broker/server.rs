@@ -22,7 +22,8 @@ use crate::broker::mail::{Closed, ControllerOrder, ShardOrder};
 use crate::broker::node::{Brokers, Node, Shared};
 use crate::broker::placement::{SHARDS_MAX, broker_of};
 use crate::disk::faults::FaultHook;
-use crate::ring::{Probe, RingError, affinity};
+use crate::ring::probe::probe;
+use crate::ring::{RingError, RingOptions, affinity};
 use crate::shard::edge::{self, EdgeKind};
 use crate::shard::{
     Engine, EngineError, EngineKind, EngineOptions, Inbox, Mailbox, NetworkOptions, ShardStats,
@@ -81,7 +82,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// `--engine uring`, and the host refuses io_uring.
-    #[error("io_uring is refused here: {reason}. --engine auto falls back to plain files")]
+    #[error("{reason}. --engine auto falls back to plain files")]
     Refused {
         /// What the probe found, and the remedy.
         reason: String,
@@ -254,21 +255,20 @@ fn addresses(listeners: &[TcpListener], wanted: SocketAddr) -> Result<Vec<Socket
 }
 
 fn choose(choice: EngineChoice) -> Result<Chosen, StartError> {
-    let refused = Probe::run().refusal();
-    match (choice, refused) {
-        (EngineChoice::PlainFile, None) => {
-            Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Uring })
+    let found = probe().ring;
+    let edge = match &found {
+        Ok(features) if features.socket_reads_wait => EdgeKind::Uring,
+        Ok(_) | Err(_) => EdgeKind::Tokio,
+    };
+    match (choice, found) {
+        (EngineChoice::Auto | EngineChoice::Uring, Ok(_)) => {
+            Ok(Chosen { kind: EngineKind::Ring, edge })
         }
-        (EngineChoice::Auto | EngineChoice::Uring, None) => {
-            Ok(Chosen { kind: EngineKind::Ring, edge: EdgeKind::Uring })
-        }
-        (EngineChoice::PlainFile, Some(_)) => {
-            Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Tokio })
-        }
-        (EngineChoice::Uring, Some(reason)) => Err(StartError::Refused { reason }),
-        (EngineChoice::Auto, Some(reason)) => {
-            tracing::warn!("io_uring is refused here: {reason}. Serving with plain files instead");
-            Ok(Chosen { kind: EngineKind::PlainFile, edge: EdgeKind::Tokio })
+        (EngineChoice::PlainFile, _) => Ok(Chosen { kind: EngineKind::PlainFile, edge }),
+        (EngineChoice::Uring, Err(error)) => Err(StartError::Refused { reason: error.to_string() }),
+        (EngineChoice::Auto, Err(error)) => {
+            tracing::warn!("{error}. Serving with plain files instead");
+            Ok(Chosen { kind: EngineKind::PlainFile, edge })
         }
     }
 }
@@ -380,8 +380,8 @@ fn shared_address(listener: &TcpListener) -> SocketAddr {
 
 /// The core that a shard is pinned to: the shards go round those that the process may run on.
 fn core_of(shard: usize) -> Option<usize> {
-    let cores = affinity::cores().ok().filter(|cores| !cores.is_empty())?;
-    Some(cores[shard % cores.len()])
+    let cores = affinity::allowed_cores();
+    cores.get(shard % cores.len().max(1)).copied()
 }
 
 fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) -> EngineOptions {
@@ -389,10 +389,22 @@ fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) ->
     EngineOptions {
         retention_check_ms: config.retention_check_ms,
         splice_bytes_min: config.splice_bytes_min,
+        ring: RingOptions {
+            entries: config.ring_entries,
+            cq_entries: CQ_ENTRIES_PER_ENTRY * config.ring_entries,
+            files_max: config.ring_files_max,
+            pipes_max: usize_of(u64::from(config.pipes_max)),
+            workers_bounded: config.workers_bounded_max,
+            workers_unbounded: config.workers_unbounded_max,
+            ..RingOptions::default()
+        },
         faults,
         ..EngineOptions::new(shared.directory.clone(), chosen.kind)
     }
 }
+
+/// Completions that the storage ring holds for each entry that it takes.
+const CQ_ENTRIES_PER_ENTRY: u32 = 4;
 
 /// Waits until every engine runs and the controller has opened the broker.
 fn wait(outcomes: &[mpsc::Receiver<Result<(), StartError>>]) -> Result<(), StartError> {

@@ -63,8 +63,8 @@ pub fn run(command: impl Future<Output = Result<(), CommandError>>) -> Result<()
     }
 }
 
-/// SIGINT and SIGTERM, once this exists, no longer end the process but [`Interrupt::wait`]; a second
-/// one ends the process after all, in case it hangs on its output.
+/// SIGINT and SIGTERM, once this exists, no longer end the process but [`Interrupt::wait`]; a
+/// second one ends the process after all, in case it hangs on its output.
 #[derive(Debug)]
 pub struct Interrupt {
     pipe: UnixStream,

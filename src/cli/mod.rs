@@ -1,5 +1,18 @@
 //! The command line: each command is a function over plain options.
 
+use std::io::{self, IsTerminal};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+pub mod args;
+
+pub mod serve;
+
+pub mod doctor;
+
 pub mod command;
 
 pub mod record_format;
@@ -13,3 +26,130 @@ mod producer_window;
 pub mod consume;
 
 mod follower;
+
+use args::{Command, CommandLine, EngineChoice, HostPort, Input};
+use command::CommandError;
+
+/// What a failed command exits with; clap's own errors exit with 2.
+const FAILURE: u8 = 1;
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let line = CommandLine::parse();
+    log_to_stderr();
+    let outcome = match line.command {
+        Command::Serve(serve) => return exit(run_serve(&serve)),
+        Command::Topic(topic) => run_topic(topic),
+        Command::Produce(produce) => run_produce(produce),
+        Command::Consume(consume) => run_consume(consume),
+        Command::Doctor(_) => return ExitCode::FAILURE,
+    };
+    match outcome {
+        // Whoever read the output has seen enough.
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        outcome => exit(outcome.map_err(|error| error.to_string())),
+    }
+}
+
+/// `RUST_LOG` chooses what is logged; warnings and worse are, unless it says otherwise.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}
+
+fn exit(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("uringlog: {reason}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn run_serve(serve: &args::Serve) -> Result<(), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let listen = resolve(&serve.listen)?;
+    let http = serve.http.as_ref().map(resolve).transpose()?;
+    serve.check(serve.shards.unwrap_or(1)).map_err(|error| text(&error))?;
+    let options = serve::ServeOptions {
+        directory: serve.dir.clone(),
+        listen,
+        advertise: serve.advertise.clone().map(|it| (it.host, it.port)),
+        shards: serve.shards.map(usize::from),
+        engine: match serve.engine {
+            EngineChoice::Auto => crate::broker::server::EngineChoice::Auto,
+            EngineChoice::Uring => crate::broker::server::EngineChoice::Uring,
+            EngineChoice::PlainFile => crate::broker::server::EngineChoice::PlainFile,
+        },
+        sources: serve.sources(),
+        http,
+    };
+    serve::run(options).map_err(|error| text(&error))
+}
+
+fn resolve(address: &HostPort) -> Result<SocketAddr, String> {
+    let unknown = |why: String| format!("{address}: {why}");
+    let mut found = (address.host.as_str(), address.port)
+        .to_socket_addrs()
+        .map_err(|error| unknown(error.to_string()))?;
+    found.next().ok_or_else(|| unknown("the host has no address".to_owned()))
+}
+
+fn run_topic(topic: args::Topic) -> Result<(), CommandError> {
+    use topic::TopicAction;
+    let (server, action) = match topic {
+        args::Topic::Create { name, partitions, config, server } => {
+            let topic = crate::client::NewTopic {
+                name: name.to_string(),
+                partitions: partitions.unwrap_or(-1),
+                replication_factor: -1,
+                configs: config,
+            };
+            (server, TopicAction::Create(topic))
+        }
+        args::Topic::List { server } => (server, TopicAction::List),
+        args::Topic::Describe { name, server } => (server, TopicAction::Describe(name.to_string())),
+        args::Topic::Delete { name, server } => (server, TopicAction::Delete(name.to_string())),
+    };
+    let bootstrap = server.bootstrap.to_string();
+    command::run(async move { topic::run(&bootstrap, &action, &mut io::stdout().lock()).await })
+}
+
+fn run_produce(produce: args::Produce) -> Result<(), CommandError> {
+    let options = produce::ProduceOptions {
+        bootstrap: produce.server.bootstrap.to_string(),
+        topic: produce.topic.to_string(),
+        partition: produce.partition.map(wire_number),
+        key_separator: produce.key_separator,
+        acks: produce.acks.into(),
+        batch_bytes: crate::units::usize_of(u64::from(produce.batch_bytes)),
+        input: match produce.file {
+            Input::StandardInput => None,
+            Input::File(path) => Some(path),
+        },
+    };
+    command::run(async move { produce::run(&options).await })
+}
+
+fn run_consume(consume: args::Consume) -> Result<(), CommandError> {
+    let options = consume::ConsumeOptions {
+        bootstrap: consume.server.bootstrap.to_string(),
+        topic: consume.topic.to_string(),
+        partition: consume.partition.map(wire_number),
+        from: consume.from,
+        count: consume.count,
+        follow: consume.follow,
+        format: consume.format,
+    };
+    command::run(async move { consume::run(&options, &mut io::stdout().lock()).await })
+}
+
+fn wire_number(partition: crate::units::PartitionId) -> i32 {
+    i32::try_from(partition.0).expect("parsed from 31 bits")
+}

@@ -14,7 +14,6 @@ use crate::broker::config::{ConfigError, ServerConfig, Sources};
 use crate::broker::http;
 use crate::broker::server::{EngineChoice, Server, ServerOptions};
 use crate::broker::{StartError, StopError};
-use crate::log::Durability;
 use crate::ring::{affinity, limits};
 
 /// What the command line says.
@@ -30,12 +29,8 @@ pub struct ServeOptions {
     pub shards: Option<usize>,
     /// `--engine`.
     pub engine: EngineChoice,
-    /// `--durability`.
-    pub durability: Option<Durability>,
-    /// `--config`.
-    pub config: Option<PathBuf>,
-    /// Each `--set`.
-    pub set: Vec<String>,
+    /// `--config`, each `--set` and `--durability`.
+    pub sources: Sources,
     /// `--http`.
     pub http: Option<SocketAddr>,
 }
@@ -75,18 +70,13 @@ pub enum ServeError {
 pub fn run(options: ServeOptions) -> Result<(), ServeError> {
     // Taken over before anything starts, so that a stop never finds the process unprepared.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Process)?;
-    let sources = Sources {
-        file: options.config.clone(),
-        set: options.set.clone(),
-        durability: options.durability,
-    };
-    let config = ServerConfig::load(&sources)?;
+    let config = ServerConfig::load(&options.sources)?;
     config.shadowed().iter().for_each(|line| tracing::warn!("{line}"));
     limits::raise_nofile();
     let http = options.http.map(bind).transpose()?;
     let shards = match options.shards {
         Some(shards) => shards,
-        None => affinity::cores().map_err(ServeError::Process)?.len(),
+        None => affinity::allowed_cores().len(),
     };
     let directory = options
         .directory

@@ -76,7 +76,8 @@ async fn describe(client: &Client, name: &str) -> Result<String, CommandError> {
     let partitions = topic.partitions.iter().map(|partition| {
         let (index, leader, replicas) = (partition.index, partition.leader, &partition.replicas);
         format!(
-            "  partition {index}: leader {leader} (epoch {}), replicas {replicas:?}, in sync {:?}\n",
+            "  partition {index}: leader {leader} (epoch {}), replicas {replicas:?}, \
+             in sync {:?}\n",
             partition.leader_epoch, partition.in_sync
         )
     });

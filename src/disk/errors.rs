@@ -45,14 +45,6 @@ pub fn is_fine(step: &Step, errno: i32) -> bool {
     }
 }
 
-/// Whether a step can fail in a way that is fine ([`is_fine`]).
-pub fn may_fail_finely(step: &Step) -> bool {
-    matches!(
-        step,
-        Step::CreateDirectory { .. } | Step::Remove { .. } | Step::RemoveDirectory { .. }
-    )
-}
-
 /// Whether a failed step is tried again: it had no effect (`done` bytes of it are 0), the reason
 /// passes by itself, and it isn't a sync, whose failure leaves the page cache in an unknown state.
 pub fn is_retried(step: &Step, done: u64, error: DiskError, retries: u32) -> bool {

@@ -6,7 +6,8 @@
 //! - *hold*: the plan stands still before its sync until [`FaultHook::release_syncs`]. The ring
 //!   submits the sync only then, as a chain of its own; the plain-file disk parks the plan and goes
 //!   on with others. Nothing of the sync happens before.
-//! - *delay*: the same, released by time. The plain-file disk sleeps, as a slow device would make it.
+//! - *delay*: the same, released by time. The plain-file disk sleeps, as a slow device would make
+//!   it; the simulated one, which has no clock, ignores it.
 //! - *fail*: the step isn't carried out and fails with the errno given.
 //! - *short*: only the first bytes are written, then the step fails with the errno given.
 

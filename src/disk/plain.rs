@@ -68,8 +68,8 @@ impl PlainDisk {
         }
     }
 
-    /// Whether a plan waits for the fault hook. Its owner must then call [`Disk::reap`] from time to
-    /// time; without faults this is never so.
+    /// Whether a plan waits for the fault hook. Its owner must then call [`Disk::reap`] from time
+    /// to time; without faults this is never so.
     pub fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }

@@ -1,7 +1,7 @@
 //! The codecs that a batch's records may be packed with.
 //!
-//! Unpacking stops at the caller's limit and never allocates by a size that the bytes announce, so a
-//! bomb costs no more memory than the limit.
+//! Unpacking stops at the caller's limit and never allocates by a size that the bytes announce, so
+//! a bomb costs no more memory than the limit.
 //!
 //! ```text
 //! gzip    RFC 1952

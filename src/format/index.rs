@@ -161,8 +161,8 @@ pub fn offset_index_used(bytes: &[u8]) -> usize {
     used.map_or(0, |last| (last + 1) * OFFSET_ENTRY_BYTES)
 }
 
-/// Bytes of a time index in use: those before the zero tail that a live index has. An entry of zeros
-/// in the middle stays, for [`check_time_index`] to find.
+/// Bytes of a time index in use: those before the zero tail that a live index has. An entry of
+/// zeros in the middle stays, for [`check_time_index`] to find.
 pub fn time_index_used(bytes: &[u8]) -> usize {
     let zero = TimeEntry { timestamp: 0, relative_offset: 0 };
     let used = time_entries(bytes).rposition(|entry| entry != zero);

@@ -127,8 +127,8 @@ pub struct RecordsIter<'a> {
 }
 
 impl<'a> RecordsIter<'a> {
-    /// Starts at the first record. `payload` is unpacked; the header says how many records there are
-    /// and what their times count from.
+    /// Starts at the first record. `payload` is unpacked; the header says how many records there
+    /// are and what their times count from.
     pub fn new(header: &BatchHeader, payload: &'a [u8]) -> RecordsIter<'a> {
         RecordsIter {
             rest: payload,

@@ -58,8 +58,8 @@ pub enum ScanFault {
     Batch(#[from] BatchError),
 }
 
-/// Looks at the header at `at`; of the file, bytes up to `end` count. The records need not be in the
-/// window and aren't checked.
+/// Looks at the header at `at`; of the file, bytes up to `end` count. The records need not be in
+/// the window and aren't checked.
 ///
 /// # Panics
 /// When the window begins behind `at`.

@@ -20,7 +20,8 @@ pub enum VarintError {
     Long(usize),
 }
 
-/// Takes an unsigned number of 32 bits off the front. Bits beyond the 32 are dropped, as Kafka does.
+/// Takes an unsigned number of 32 bits off the front. Bits beyond the 32 are dropped, as Kafka
+/// does.
 ///
 /// # Errors
 /// [`VarintError`]; the bytes are left in an unspecified place then.

@@ -16,8 +16,8 @@ pub struct Completed {
     pub high_watermark: Option<Offset>,
     /// Why the log went out of service, when it did; every append that is not yet due fails.
     pub stopped: Option<LogState>,
-    /// Base offsets of segments that were sealed and flushed: they are still in memory, and from now
-    /// on [`PartitionLog::unload`] may be called for them.
+    /// Base offsets of segments that were sealed and flushed: they are still in memory, and from
+    /// now on [`PartitionLog::unload`] may be called for them.
     pub sealed: SmallVec<[Offset; 1]>,
     /// Why a load failed; the read that waited for it fails.
     pub load_failed: Option<DiskError>,

@@ -13,8 +13,8 @@ pub struct LeaderEpochs {
 }
 
 impl LeaderEpochs {
-    /// Reads a `leader-epoch-checkpoint`. Entries that contradict a later one are dropped, as if they
-    /// had been assigned one after the other.
+    /// Reads a `leader-epoch-checkpoint`. Entries that contradict a later one are dropped, as if
+    /// they had been assigned one after the other.
     ///
     /// # Errors
     /// The first line that is wrong.

@@ -174,8 +174,8 @@ impl PartitionLog {
         Some(Plan { tag: self.tag(Lane::Housekeeping, 0), steps })
     }
 
-    /// When [`PartitionLog::housekeeping`], or [`PartitionLog::plan`] for a sync, wants to be called
-    /// again; a time in the past means now.
+    /// When [`PartitionLog::housekeeping`], or [`PartitionLog::plan`] for a sync, wants to be
+    /// called again; a time in the past means now.
     pub fn next_due(&self) -> Option<Timestamp> {
         if matches!(self.state, LogState::Offline(_)) {
             return None;

@@ -84,8 +84,8 @@ impl PartitionLog {
     }
 
     /// The last plan of a clean stop: closing time entry, files cut to what is in them, everything
-    /// synced and closed. Staged batches are written with it. Afterwards the log is offline, and its
-    /// recovery point is the log end.
+    /// synced and closed. Staged batches are written with it. Afterwards the log is offline, and
+    /// its recovery point is the log end.
     ///
     /// # Panics
     /// While another plan of the log is under way.
@@ -150,8 +150,8 @@ impl PartitionLog {
         files.into_iter()
     }
 
-    /// The plan that takes a deleted topic's partition out of sight: files closed, directory renamed
-    /// to `renamed` (in the same parent). Afterwards the log is offline.
+    /// The plan that takes a deleted topic's partition out of sight: files closed, directory
+    /// renamed to `renamed` (in the same parent). Afterwards the log is offline.
     ///
     /// # Panics
     /// While another plan of the log is under way.

@@ -17,6 +17,7 @@ use bytes::BytesMut;
 const NOTES_MAX: usize = 32;
 
 /// Where an offset is to be read.
+#[expect(clippy::large_enum_variant, reason = "a load is rare, and its plan is handed on at once")]
 #[derive(Debug, PartialEq)]
 pub enum Located {
     /// Nothing to read there yet.
@@ -93,12 +94,6 @@ impl Notes {
     fn floor(&self, segment: Offset, limit: Position) -> Option<Position> {
         let starts = self.ring.iter().filter(|it| it.segment == segment && it.at <= limit);
         starts.map(|it| it.at).max()
-    }
-
-    /// Forgets what recovery may have cut.
-    pub fn clear(&mut self) {
-        self.ring.clear();
-        self.next = 0;
     }
 }
 

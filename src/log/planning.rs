@@ -55,8 +55,8 @@ impl PartitionLog {
             let mut active = self.sealing.pop_front().expect("counted before");
             active.seal_steps(&mut planner);
             has_unsynced_name |= std::mem::take(&mut planner.has_new_log);
-            // Before the next segment gets its first byte: whatever a crash leaves of that one, this
-            // one is whole.
+            // Before the next segment gets its first byte: whatever a crash leaves of that one,
+            // this one is whole.
             if is_synced {
                 planner.steps.push(Step::Sync { file: active.files.log });
             }

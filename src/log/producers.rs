@@ -2,9 +2,9 @@
 //! sent twice is written once and a lost one is noticed.
 //!
 //! Rebuilt at start by replaying the headers of the log; an append to a known producer allocates
-//! nothing. Transactions come later: a transactional batch of a client is refused (INVALID_TXN_STATE,
-//! as by a Kafka broker that verifies transactions and knows none), but a log that Kafka wrote
-//! with them replays correctly.
+//! nothing. Transactions come later: a transactional batch of a client is refused
+//! (INVALID_TXN_STATE, as by a Kafka broker that verifies transactions and knows none), but a log
+//! that Kafka wrote with them replays correctly.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Which segments have had their time: a pure decision over a list of segments.
 //!
-//! Kafka's order is kept (`UnifiedLog#deleteOldSegments`): what lies before the log start, then what
-//! is over `retention.bytes`, then what is older than `retention.ms`. Each rule looks at the oldest
-//! segment that is left and stops at the first that stays, so that only a prefix ever goes.
+//! Kafka's order is kept (`UnifiedLog#deleteOldSegments`): what lies before the log start, then
+//! what is over `retention.bytes`, then what is older than `retention.ms`. Each rule looks at the
+//! oldest segment that is left and stops at the first that stays, so that only a prefix ever goes.
 
 use std::fmt;
 

@@ -11,6 +11,7 @@ use crate::format::index;
 use crate::units::{Offset, Position, Timestamp};
 
 /// Where the record with a timestamp is to be looked for.
+#[expect(clippy::large_enum_variant, reason = "a load is rare, and its plan is handed on at once")]
 #[derive(Debug, PartialEq)]
 pub enum TimestampSearch {
     /// No record has such a timestamp.

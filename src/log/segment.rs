@@ -211,7 +211,8 @@ impl ActiveSegment {
     pub fn stage(&mut self, batch: RecordBatch, interval: ByteCount, now: Timestamp) {
         let header = *batch.header();
         let last_offset = header.last_offset().expect("offsets were just assigned");
-        // Kafka asks both indexes: one whether the offset fits, the other for the largest timestamp.
+        // Kafka asks both indexes: one whether the offset fits, the other for the largest
+        // timestamp.
         self.touch_indexes();
         let at = Position(self.size.0);
         self.index_batch(&header, last_offset, interval);

@@ -217,9 +217,10 @@ impl Rules<'_> {
                                      the broker sets; send CreateTime"
                 .to_owned(),
             TimestampFault::OutOfRange => format!(
-                "timestamp {timestamp} is not within {} ms before (message.timestamp.before.max.ms) \
-                 and {} ms after (message.timestamp.after.max.ms) the broker's {}; timestamps are \
-                 milliseconds since 1970",
+                "timestamp {timestamp} is not within {} ms before \
+                 (message.timestamp.before.max.ms) and {} ms after \
+                 (message.timestamp.after.max.ms) the broker's {}; timestamps are milliseconds \
+                 since 1970",
                 self.config.timestamp_before_max_ms, self.config.timestamp_after_max_ms, self.now
             ),
         }

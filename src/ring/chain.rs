@@ -16,6 +16,7 @@ use crate::disk::plain::{DIRECTORY_MODE, FILE_MODE, WRITE_PARTS_MAX, parts_bytes
 use crate::disk::plan::Parts;
 use crate::disk::{FileId, Place, Step, StepFailure};
 use crate::ring::files::{FileSlot, FileTable};
+use crate::ring::links::Links;
 use crate::ring::setup::FileMode;
 use crate::ring::slots::{Detour, Member, Slot, Ticket};
 use crate::units::{ByteCount, u64_of, usize_of};
@@ -30,6 +31,7 @@ pub(crate) const STEP_ENTRIES_MAX: usize = 3;
 pub(crate) struct Means<'a> {
     pub(crate) files: &'a mut FileTable,
     pub(crate) mode: FileMode,
+    pub(crate) links: Links,
     /// The table slot for directories that the plan syncs.
     pub(crate) scratch: FileSlot,
     pub(crate) faults: Option<&'a FaultHook>,
@@ -71,9 +73,10 @@ pub(crate) fn build(
             slot.detour = Some((step, detour));
             break;
         }
+        let ends_chain = means.links.ends_chain(&slot.plan.steps[step]);
         match push(slot, step, means, entries) {
-            Ok(true) => break,
-            Ok(false) => {}
+            Ok(is_cut) if is_cut || ends_chain => break,
+            Ok(_) => {}
             Err(detour) if entries.is_empty() => return Err(detour),
             Err(_) => break,
         }
@@ -98,11 +101,8 @@ fn link(index: usize, slot: &mut Slot, entries: &mut [Entry]) {
 
 /// What the fault hook, or a kernel that lacks an operation, puts in the place of a step.
 fn detour_at(slot: &mut Slot, step: usize, means: &Means<'_>) -> Option<Detour> {
-    if let Some((at, detour)) = slot.detour {
-        if at == step {
-            slot.detour = None;
-            return Some(detour);
-        }
+    if let Some((_, detour)) = slot.detour.take_if(|(at, _)| *at == step) {
+        return Some(detour);
     }
     if let Some(faults) = means.faults.filter(|_| slot.asked <= step) {
         slot.asked = step + 1;
@@ -147,7 +147,7 @@ fn sets_table_or_length(step: &Step) -> bool {
     )
 }
 
-/// Pushes the entries of one step. `Ok(true)` ends the chain behind it.
+/// Pushes the entries of one step. `Ok(true)`: only a part of it, so the chain ends here.
 fn push(
     slot: &mut Slot,
     step: usize,
@@ -167,7 +167,7 @@ fn push(
     slot.members.push(Member { step, wanted: None, ends_step: true, pins, result: None });
     pin(means.files, pins);
     entries.push(entry);
-    Ok(errors::may_fail_finely(&slot.plan.steps[step]))
+    Ok(false)
 }
 
 /// The one entry of a step that happens as a whole or not at all.
@@ -389,19 +389,26 @@ pub(crate) fn judge(slot: &mut Slot) -> Verdict {
         let step = &slot.plan.steps[member.step];
         match u32::try_from(result) {
             Err(_) if errors::is_fine(step, -result) => advance(slot),
-            Err(_) => return failed(slot, cause(slot, index)),
+            Err(_) => {
+                assert_rest_is_canceled(slot, index);
+                return failed(slot, cause(slot, index));
+            }
             Ok(_) if member.wanted.is_none_or(|wanted| wanted == 0) => {
                 if member.ends_step {
                     advance(slot);
                 }
             }
-            Ok(0) => return ended(slot),
+            Ok(0) => {
+                assert_rest_is_canceled(slot, index);
+                return ended(slot);
+            }
             Ok(bytes) => {
                 slot.progress.done += u64::from(bytes);
                 if let Some((_, _, errno)) = slot.cut.filter(|(step, ..)| *step == member.step) {
                     return failed(slot, errno);
                 }
                 if !member.ends_step || Some(u64::from(bytes)) != member.wanted {
+                    assert_rest_is_canceled(slot, index);
                     return Verdict::Again;
                 }
                 advance(slot);
@@ -409,6 +416,17 @@ pub(crate) fn judge(slot: &mut Slot) -> Verdict {
         }
     }
     if slot.progress.step < slot.plan.steps.len() { Verdict::Again } else { Verdict::Over(Ok(())) }
+}
+
+/// The promise of a plan, checked: nothing behind a failure ran. Other members of the same step are
+/// the closing of a directory whose sync failed.
+fn assert_rest_is_canceled(slot: &Slot, index: usize) {
+    let canceled = Some(-Errno::CANCELED.raw_os_error());
+    let failed = slot.members[index];
+    for member in slot.members[index + 1..].iter().filter(|it| it.step != failed.step) {
+        let is_culprit = member.result != canceled && failed.result == canceled;
+        assert!(member.result == canceled || is_culprit, "{member:?} ran behind {failed:?}");
+    }
 }
 
 fn advance(slot: &mut Slot) {
@@ -444,4 +462,113 @@ fn failed(slot: &mut Slot, errno: i32) -> Verdict {
         return Verdict::Again;
     }
     Verdict::Over(Err(errors::failure(index, step, done, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::{Bytes, BytesMut};
+
+    use super::*;
+    use crate::disk::{DiskError, Lane, Plan, PlanTag};
+    use crate::ring::slots::Slots;
+    use crate::units::Position;
+
+    const FILE: FileId = FileId { owner: 1, number: 1 };
+    const CANCELED: i32 = -libc::ECANCELED;
+
+    fn write() -> Step {
+        let parts = [Bytes::from_static(b"0123"), Bytes::from_static(b"456789")];
+        Step::Write { file: FILE, at: Position(0), parts: parts.into_iter().collect() }
+    }
+
+    fn read() -> Step {
+        Step::Read { file: FILE, at: Position(0), bytes: BytesMut::zeroed(10) }
+    }
+
+    fn rename() -> Step {
+        let place = || Place { directory: Arc::from(Path::new("/")), name: "a".into() };
+        Step::Rename { from: place(), to: place() }
+    }
+
+    /// Builds the first chain of a plan, answers it, and returns the verdict and the progress.
+    fn judged(steps: Vec<Step>, results: &[i32]) -> (Verdict, usize, u64) {
+        let mut slots = Slots::new(1);
+        let tag = PlanTag { owner: 1, lane: Lane::Append, number: 0 };
+        slots.insert(Plan { tag, steps: steps.into() });
+        let mut files = FileTable::new(4, 1);
+        files.reserve(FILE).expect("a slot");
+        let all = Links {
+            open: true,
+            truncate: true,
+            sync: false,
+            rename: true,
+            close: true,
+            short: true,
+        };
+        let mut means = Means {
+            files: &mut files,
+            mode: FileMode::Direct,
+            links: all,
+            scratch: 4,
+            faults: None,
+            entries_max: 8,
+        };
+        let slot = slots.get(0);
+        let mut entries = Vec::new();
+        build((0, slot), &mut means, &mut entries).expect("no detour");
+        assert_eq!(entries.len(), results.len(), "{entries:?}");
+        for (member, result) in slot.members.iter_mut().zip(results) {
+            member.result = Some(*result);
+        }
+        let verdict = judge(slot);
+        (verdict, slot.progress.step, slot.progress.done)
+    }
+
+    fn over(step: usize, partial: bool, error: DiskError) -> Verdict {
+        Verdict::Over(Err(StepFailure { step, partial, error }))
+    }
+
+    #[test]
+    fn a_whole_chain_is_a_whole_plan() {
+        let steps = vec![write(), read(), Step::Sync { file: FILE }];
+        assert_eq!(judged(steps, &[10, 10, 0]), (Verdict::Over(Ok(())), 3, 0));
+    }
+
+    #[test]
+    fn a_short_write_goes_on_behind_what_was_written() {
+        let steps = vec![rename(), write(), Step::Sync { file: FILE }];
+        assert_eq!(judged(steps, &[0, 7, CANCELED]), (Verdict::Again, 1, 7));
+        assert_eq!(judged(vec![write()], &[0]).0, over(0, false, errors::input_output()));
+        assert_eq!(judged(vec![read()], &[0]).0, over(0, false, DiskError::UnexpectedEnd));
+    }
+
+    #[test]
+    fn a_passing_failure_is_tried_again_unless_it_is_a_sync() {
+        let steps = vec![write(), Step::Sync { file: FILE }];
+        assert_eq!(judged(steps, &[-libc::EAGAIN, CANCELED]), (Verdict::Again, 0, 0));
+        let steps = vec![write(), Step::Sync { file: FILE }];
+        let again = DiskError::Transient(libc::EINTR);
+        assert_eq!(judged(steps, &[10, -libc::EINTR]).0, over(1, true, again));
+    }
+
+    #[test]
+    fn the_culprit_is_found_behind_canceled_entries() {
+        let steps = vec![write(), rename()];
+        let verdict = judged(steps, &[CANCELED, -libc::EINVAL]).0;
+        assert_eq!(verdict, over(0, false, DiskError::Io(libc::EINVAL)));
+    }
+
+    #[test]
+    fn a_sync_that_breaks_no_link_ends_its_chain() {
+        let steps = vec![write(), Step::Sync { file: FILE }, rename()];
+        assert_eq!(judged(steps, &[10, 0]), (Verdict::Again, 2, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "ran behind")]
+    fn a_link_that_did_not_hold_stops_everything() {
+        judged(vec![rename(), write()], &[-libc::ENOENT, 10]);
+    }
 }

@@ -94,8 +94,8 @@ pub(crate) const SECCOMP_REMEDY: &str = "a seccomp filter forbids it; allow io_u
      or seccomp=unconfined)";
 pub(crate) const KERNEL_REMEDY: &str =
     "the kernel is too old or built without CONFIG_IO_URING; run Linux 5.15 or newer";
-pub(crate) const MEMLOCK_REMEDY: &str = "locked memory is exhausted; raise it (ulimit -l unlimited, \
-     systemd: LimitMEMLOCK=infinity), or ask for fewer entries";
+pub(crate) const MEMLOCK_REMEDY: &str = "locked memory is exhausted; raise it (ulimit -l \
+     unlimited, systemd: LimitMEMLOCK=infinity), or ask for fewer entries";
 pub(crate) const FILES_REMEDY: &str =
     "out of file descriptors; raise the limit (ulimit -n, systemd: LimitNOFILE=)";
 

@@ -1,7 +1,7 @@
 //! The registered file table: which of the ring's slots holds which file.
 //!
-//! An entry in the kernel names a slot, not a file, and looks it up when its turn comes. So a slot is
-//! given to another file only when no entry under way names it: each such entry is a *pin*.
+//! An entry in the kernel names a slot, not a file, and looks it up when its turn comes. So a slot
+//! is given to another file only when no entry under way names it: each such entry is a *pin*.
 
 use std::collections::HashMap;
 

@@ -17,8 +17,8 @@ pub struct Limits {
     pub pipe_bytes_max: Option<u64>,
     /// Pages in pipes, of all of an unprivileged user's pipes, before new ones shrink.
     pub pipe_user_pages_soft: Option<u64>,
-    /// `kernel.io_uring_disabled`: 0 allowed, 1 for the privileged only, 2 for nobody; `None` before
-    /// Linux 6.6.
+    /// `kernel.io_uring_disabled`: 0 allowed, 1 for the privileged only, 2 for nobody; `None`
+    /// before Linux 6.6.
     pub io_uring_disabled: Option<u32>,
 }
 

@@ -4,6 +4,9 @@
 //! follows a failure, which is exactly what a plan promises. Where links alone can't keep the
 //! promise, a plan runs as several chains, one after the other:
 //!
+//! - An operation whose failure doesn't break its link ends its chain ([`Links`]; on Linux 6.18
+//!   these are `FSYNC`, `FTRUNCATE` and `RENAMEAT`). An append is one chain all the same: its sync
+//!   is last.
 //! - A step whose failure may be fine (an existing directory, an absent name) ends its chain, since
 //!   its failure would cancel what must run, and a hard link would run what must not.
 //! - A write or read that one entry can't carry (more than [`WRITE_PARTS_MAX`] parts, more than
@@ -21,6 +24,8 @@
 
 mod disk;
 
+mod detours;
+
 mod slots;
 
 mod chain;
@@ -31,18 +36,23 @@ mod pipes;
 
 mod splice;
 
+mod links;
+
 mod setup;
 
 mod error;
 
+pub mod affinity;
+
 pub mod limits;
 
-pub mod affinity;
+pub mod probe;
 
 mod descriptor;
 
 pub use descriptor::duplicate;
 pub use disk::{RingCounters, RingDisk};
 pub use error::{Cause, RingError};
-pub use setup::RingOptions;
+pub use links::Links;
+pub use setup::{RingOptions, SetupFlags};
 pub use splice::{SendError, SendFinished, TRANSFERS_MAX};

@@ -5,6 +5,7 @@ use rustix::io::Errno;
 
 use crate::disk::faults::FaultHook;
 use crate::ring::error::{self, RingError};
+use crate::ring::links::Links;
 
 /// What a ring is made with. All numbers are limits.
 #[derive(Clone, Debug)]
@@ -72,7 +73,7 @@ const OPERATIONS: &[(u8, &str)] = &[
 /// Flags of a ring, most wanted first; each row is tried when the one before is refused with
 /// `EINVAL`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SetupFlags {
+pub enum SetupFlags {
     /// `SINGLE_ISSUER | COOP_TASKRUN | SUBMIT_ALL | CLAMP` (Linux 6.0).
     All,
     /// `COOP_TASKRUN | SUBMIT_ALL | CLAMP` (Linux 5.19).
@@ -86,13 +87,14 @@ pub(crate) struct Made {
     pub(crate) ring: IoUring,
     pub(crate) flags: SetupFlags,
     pub(crate) mode: FileMode,
+    pub(crate) links: Links,
 }
 
 /// Makes a ring, its file table and its workers' settings.
 pub(crate) fn make(options: &RingOptions) -> Result<Made, RingError> {
     assert!(options.entries <= options.cq_entries, "completions of a full queue must fit");
     assert!(0 < options.files_max, "a disk without files is of no use");
-    let (ring, flags) = setup(options.entries, options.cq_entries)?;
+    let (mut ring, flags) = setup(options.entries, options.cq_entries)?;
     let probe = supported(&ring)?;
     for (code, operation) in OPERATIONS {
         if !probe.is_supported(*code) {
@@ -107,10 +109,11 @@ pub(crate) fn make(options: &RingOptions) -> Result<Made, RingError> {
         },
     )?;
     set_workers(&ring, options)?;
-    let direct =
-        probe.is_supported(opcode::Ftruncate::CODE) && ring.params().is_feature_linked_file();
+    let has_truncate = probe.is_supported(opcode::Ftruncate::CODE);
+    let links = Links::find(&mut ring, has_truncate)?;
+    let direct = has_truncate && ring.params().is_feature_linked_file();
     let mode = if direct { FileMode::Direct } else { FileMode::Registered };
-    Ok(Made { ring, flags, mode })
+    Ok(Made { ring, flags, mode, links })
 }
 
 /// `io_uring_setup` with as many of the wanted flags as the kernel knows.
@@ -159,13 +162,15 @@ fn set_workers(ring: &IoUring, options: &RingOptions) -> Result<(), RingError> {
 }
 
 fn cpu_set(cores: &[usize]) -> libc::cpu_set_t {
-    const BITS: usize = 8 * size_of::<u64>();
+    const BITS: usize = 64;
+    const CORES_MAX: usize = BITS * (size_of::<libc::cpu_set_t>() / size_of::<u64>());
     let mut words = [0_u64; size_of::<libc::cpu_set_t>() / size_of::<u64>()];
     for core in cores {
+        assert!(*core < CORES_MAX, "cores come from the process's own set");
         words[core / BITS] |= 1 << (core % BITS);
     }
-    // SAFETY: both types are plain words of the same size, and every bit pattern of either is valid;
-    // the value is owned here and copied.
+    // SAFETY: both types are plain words of the same size, and every bit pattern of either is
+    // valid; the value is owned here and copied.
     unsafe { std::mem::transmute::<[u64; 16], libc::cpu_set_t>(words) }
 }
 

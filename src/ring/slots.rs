@@ -104,12 +104,17 @@ impl Slots {
         }
     }
 
-    /// Takes a plan in; gives it back when all slots are in use.
-    pub(crate) fn insert(&mut self, plan: Plan) -> Result<usize, Plan> {
-        let Some(index) = self.free.pop() else { return Err(plan) };
+    /// Whether [`Slots::insert`] finds room.
+    pub(crate) fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Takes a plan in.
+    pub(crate) fn insert(&mut self, plan: Plan) -> usize {
+        let index = self.free.pop().expect("a free slot was seen");
         let vectors = self.vectors.pop().unwrap_or_default();
         self.slots[index] = Some(Slot::new(plan, vectors));
-        Ok(index)
+        index
     }
 
     pub(crate) fn get(&mut self, index: usize) -> &mut Slot {

@@ -10,8 +10,10 @@
 //! else wants it; otherwise the pipe is closed, bytes and all. That loses nothing, because the
 //! pipe holds references to the file's pages and published bytes never change: the transfer goes on
 //! from the first byte that the socket hasn't taken. So any number of stalled readers holds no pipe
-//! that a live one needs, and at most `pipes_max` pipes are open. The price is one new pipe (about
-//! 10 us) for each pipe taken away so.
+//! that a live one needs, and at most `pipes_max` pipes are open. (1 MiB to a live reader on a
+//! busy machine of two cores, unoptimised build: median 0.53 ms alone, 0.51 ms beside 200 stalled
+//! ones; p99 3.0 and 4.0 ms with 16 pipes, 6.5 ms with 4; 7 kernel workers in all.) The price is
+//! one new pipe for each that is taken away so.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use crate::disk::plain::PlainDisk;
 use crate::disk::{Disk, DiskError, Finished, Plan, PlanTag};
 use crate::format::names::TopicName;
 use crate::log::{LogConfig, LogSpec, OpenError, Opening, PartitionLog, RecoveryReport};
-use crate::ring::{RingDisk, RingError, RingOptions};
+use crate::ring::{RingDisk, RingError, RingOptions, SendError};
 use crate::shard::edge;
-use crate::shard::partition::{Partition, PartitionCell};
+use crate::shard::partition::{Partition, PartitionCell, ReadSlice};
 use crate::shard::stats::{ShardStats, Stats};
 use crate::shard::storage::{Aside, EngineKind, Storage};
 use crate::units::{ByteCount, LeaderEpoch, PartitionId, Timestamp, TopicId};
@@ -123,11 +124,17 @@ pub(crate) struct Core {
     /// Plans that somebody waits for.
     runs: RefCell<HashMap<PlanTag, oneshot::Sender<Finished>>>,
     /// Splices that somebody waits for, by token.
-    sends: RefCell<HashMap<u64, oneshot::Sender<Result<(), crate::ring::SendError>>>>,
+    sends: RefCell<HashMap<u64, Sending>>,
     next_token: Cell<u64>,
     pub stats: Stats,
     pub sealed: RefCell<crate::shard::sealed::SealedFiles>,
     stopped: Cell<bool>,
+}
+
+/// A splice under way: its socket stays open until the ring is done with it.
+struct Sending {
+    _socket: Rc<OwnedFd>,
+    outcome: oneshot::Sender<Result<(), SendError>>,
 }
 
 impl Engine {
@@ -279,7 +286,7 @@ impl Core {
             topic_id: spec.topic_id,
             config: spec.config,
             leader_epoch: spec.leader_epoch,
-            jitter_seed: u64::from(number) ^ std::process::id().into(),
+            jitter_seed: u64::from(number) ^ u64::from(std::process::id()),
         };
         (number, spec, directory)
     }
@@ -374,7 +381,7 @@ impl Core {
             let waits = self.sends.borrow_mut().remove(&sent.token);
             let waits = waits.expect("every splice was started here");
             // The connection may be gone; the splice is over all the same.
-            let _ = waits.send(sent.result);
+            let _ = waits.outcome.send(sent.result);
         }
     }
 
@@ -403,17 +410,18 @@ impl Core {
     /// Starts a splice of a file's bytes to a socket.
     pub fn send_slice(
         &self,
-        slice: &crate::shard::partition::ReadSlice,
-        socket: &Rc<std::os::fd::OwnedFd>,
-    ) -> oneshot::Receiver<Result<(), crate::ring::SendError>> {
+        slice: &ReadSlice,
+        socket: &Rc<OwnedFd>,
+    ) -> oneshot::Receiver<Result<(), SendError>> {
         let token = self.next_token.get();
         self.next_token.set(token + 1);
-        let (sender, receiver) = oneshot::channel();
-        self.sends.borrow_mut().insert(token, sender);
+        let (outcome, receiver) = oneshot::channel();
+        let sending = Sending { _socket: socket.clone(), outcome };
+        self.sends.borrow_mut().insert(token, sending);
         {
             let mut storage = self.storage.borrow_mut();
             let ring = storage.ring().expect("only the ring engine splices");
-            ring.send_slice(slice.file, slice.at, slice.length, socket.clone(), token);
+            ring.send_slice(slice.file, slice.at, slice.length, socket.as_fd(), token);
         }
         self.enter_and_reap();
         receiver
@@ -460,7 +468,7 @@ async fn flusher(core: Rc<Core>) {
 }
 
 /// Completes what the ring says is over.
-async fn reaper(core: Rc<Core>, descriptor: AsyncFd<std::os::fd::OwnedFd>) {
+async fn reaper(core: Rc<Core>, descriptor: AsyncFd<OwnedFd>) {
     loop {
         match descriptor.readable().await {
             // Cleared before draining: a completion that comes meanwhile is a new edge.

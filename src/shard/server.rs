@@ -202,7 +202,7 @@ where
 {
     std::thread::Builder::new().name(options.name).spawn(move || {
         if let Some(core) = options.core {
-            crate::ring::affinity::pin(core)?;
+            crate::ring::affinity::pin_current_thread(core).map_err(io::Error::other)?;
         }
         edge::run(options.edge, async move { main().await })
     })

@@ -11,15 +11,21 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
-use kafka_protocol::messages::{BrokerId, MetadataResponse, TopicName};
+use kafka_protocol::messages::{
+    BrokerId, InitProducerIdResponse, MetadataResponse, ProducerId as TheirProducerId, TopicName,
+};
 use kafka_protocol::protocol::StrBytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::LocalSet;
+use uringlog::cli::produce::{self, ProduceOptions};
 use uringlog::client::{
     Acks, Client, ClientError, ClientOptions, Connection, ConnectionOptions, Target,
     decode_produced, encode_produce,
 };
+use uringlog::format::batch::{BatchHeader, HEADER_BYTES};
+use uringlog::format::record::RecordsIter;
+use uringlog::units::ProducerId;
 use uringlog::wire::control;
 use uringlog::wire::error::ErrorCode;
 use uringlog::wire::frame::{self, FRAME_BYTES_MAX, RequestHeader};
@@ -294,4 +300,81 @@ fn requests_leave_without_waiting_for_answers() {
             assert_eq!(produced.base_offset, expected);
         }
     });
+}
+
+/// A partition that keeps a producer's sequence as Kafka does.
+#[derive(Default)]
+struct Kept {
+    calls: u32,
+    next_sequence: i32,
+    values: Vec<String>,
+}
+
+impl Kept {
+    fn append(&mut self, batch: &BytesMut) -> ErrorCode {
+        let header = BatchHeader::decode(batch).expect("a batch");
+        assert_eq!(header.producer_id, ProducerId(77));
+        match header.base_sequence.0.cmp(&self.next_sequence) {
+            std::cmp::Ordering::Greater => ErrorCode::OutOfOrderSequenceNumber,
+            std::cmp::Ordering::Less => ErrorCode::DuplicateSequenceNumber,
+            std::cmp::Ordering::Equal => {
+                self.next_sequence += header.record_count;
+                for record in RecordsIter::new(&header, &batch[HEADER_BYTES..]) {
+                    let value = record.expect("a record").value.expect("a value");
+                    self.values.push(String::from_utf8(value.to_vec()).expect("ASCII"));
+                }
+                ErrorCode::None
+            }
+        }
+    }
+}
+
+/// Batches are refused for a while, and an answer is lost with its connection; still every line is
+/// stored once and in its place.
+#[test]
+fn the_produce_command_keeps_order_and_stores_nothing_twice() {
+    const LINES: usize = 2_000;
+    let lines: Vec<String> = (0..LINES).map(|number| format!("line {number}")).collect();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("lines");
+    std::fs::write(&path, lines.join("\n")).expect("written");
+    let kept = Rc::new(RefCell::new(Kept::default()));
+    let seen = Rc::clone(&kept);
+    run(async move {
+        let (listener, port) = listen().await;
+        serve(
+            listener,
+            Rc::new(move |header, body| match header.api_key {
+                api::METADATA => Some(metadata(header, &[port], port)),
+                api::INIT_PRODUCER_ID => {
+                    let answer =
+                        InitProducerIdResponse::default().with_producer_id(TheirProducerId(77));
+                    Some(control::encode(header, answer).expect("fits"))
+                }
+                _ => {
+                    let frame = ProduceFrame::walk(body.clone(), header.version).expect("right");
+                    let mut kept = kept.borrow_mut();
+                    kept.calls += 1;
+                    if (3..=8).contains(&kept.calls) {
+                        return Some(produced(header, body, ErrorCode::NotLeaderOrFollower, -1));
+                    }
+                    let error = kept.append(&frame.partitions[0].batch);
+                    let is_lost = kept.calls == 15;
+                    (!is_lost).then(|| produced(header, body, error, 0))
+                }
+            }),
+        );
+        let options = ProduceOptions {
+            bootstrap: format!("127.0.0.1:{port}"),
+            topic: "t".to_owned(),
+            partition: None,
+            key_separator: None,
+            acks: Acks::All,
+            batch_bytes: 1_000,
+            input: Some(path),
+        };
+        produce::run(&options).await.expect("all get through in the end");
+    });
+    assert_eq!(seen.borrow().values, lines);
+    assert!(seen.borrow().calls > 20, "many batches");
 }

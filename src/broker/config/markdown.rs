@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use super::server_settings::SERVER;
-use super::table;
 use super::topic_settings::TOPIC;
 
 /// The server's settings and the topic configs, each as a Markdown table under a heading of the
@@ -43,6 +42,7 @@ fn code(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table;
     use super::*;
 
     #[test]

@@ -109,7 +109,7 @@ pub const SERVER: &[Setting] = &[
         "log.index.size.max.bytes",
         INDEX_BYTES,
         Some("10485760"),
-        "Size of an active segment's indexes; a full one rolls the segment. Kafka takes 4 and above.",
+        "Size of an active segment's indexes; a full one rolls the segment. Kafka: from 4.",
     ),
     of(
         "log.index.interval.bytes",
@@ -238,7 +238,7 @@ pub const SERVER: &[Setting] = &[
         "producer.id.expiration.ms",
         Kind::INT_POSITIVE,
         DAY_MS,
-        "Time after which the sequence numbers of an idempotent producer that is silent are forgotten.",
+        "Time after which a silent idempotent producer's sequence numbers are forgotten.",
     ),
     of("min.insync.replicas", ONE, Some("1"), "There is one replica; nothing else is taken."),
     of(
@@ -277,8 +277,8 @@ pub const SERVER: &[Setting] = &[
         "uringlog.splice.bytes.min",
         Kind::LONG_NOT_NEGATIVE,
         Some("131072"),
-        "Answers of so many bytes and more travel from the file to the socket by splice; smaller ones \
-         are read and sent.",
+        "Answers of so many bytes and more travel from the file to the socket by splice; smaller \
+         ones are read and sent.",
     ),
     of(
         "uringlog.frames.bytes.max",

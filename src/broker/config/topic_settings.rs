@@ -186,7 +186,7 @@ pub const TOPIC: &[TopicSetting] = &[
         "segment.index.bytes",
         INDEX_BYTES,
         &[syn("log.index.size.max.bytes")],
-        "Size of an active segment's indexes; a full one rolls the segment. Kafka takes 4 and above.",
+        "Size of an active segment's indexes; a full one rolls the segment. Kafka: from 4.",
     ),
     topic(
         "unclean.leader.election.enable",

@@ -43,8 +43,8 @@ impl Kind {
     /// Any number of 32 bits.
     pub const INT: Kind = Kind::Int(i32::MIN, i32::MAX);
 
-    /// Checks a value and writes it in its one way: without blanks around it, numbers without a plus
-    /// sign, booleans in lower case.
+    /// Checks a value and writes it in its one way: without blanks around it, numbers without a
+    /// plus sign, booleans in lower case.
     ///
     /// # Errors
     /// What is wrong, in the words that Kafka's clients show behind the name.

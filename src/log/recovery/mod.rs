@@ -4,14 +4,14 @@
 //! blocking is fine. Every step may be its last (the power may go again) and may be repeated.
 //!
 //! Each retained segment is either trusted (sealed, synced before the recovery point, of no recent
-//! producer) or walked: its batch headers are read, which rebuilds producer state, leader epochs and
-//! both indexes, and from where the data may not be durable the checksums are computed, too.
+//! producer) or walked: its batch headers are read, which rebuilds producer state, leader epochs
+//! and both indexes, and from where the data may not be durable the checksums are computed, too.
 //!
 //! - A torn tail, with nothing valid behind it, is cut off.
 //! - Damage with valid batches behind it costs only itself: it is copied to
-//!   `NNNNNNNNNNNNNNNNNNNN.log.quarantine` (named by the first offset that is lost; Kafka ignores such
-//!   files), and the batches behind it become a segment of their own. Kafka would cut off all of it
-//!   and every later segment.
+//!   `NNNNNNNNNNNNNNNNNNNN.log.quarantine` (named by the first offset that is lost; Kafka ignores
+//!   such files), and the batches behind it become a segment of their own. Kafka would cut off all
+//!   of it and every later segment.
 //! - The exception: in the device tier, a hole in the last segment that was never synced. What
 //!   stands behind it was never acknowledged, so the log ends at the hole, and its bytes are kept
 //!   aside.
@@ -45,7 +45,7 @@ use crate::format::partition_metadata;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
 use directory::Directory;
 use files::Files;
-use segments::Examination;
+use segments::{Examination, Examined, QUARANTINE_SUFFIX};
 use walk::Rebuilt;
 
 /// Small files are read whole only up to this length; a longer one is no file of ours.
@@ -88,9 +88,9 @@ impl PartitionLog {
         Recovery { spec, how, now, start }.run(disk)
     }
 
-    /// Brings a read-only log back into service, once there may be room again: everything behind the
-    /// log end, which was never acknowledged, is cut off, and the state in memory is rebuilt from
-    /// the files. On failure the log stays as it is.
+    /// Brings a read-only log back into service, once there may be room again: everything behind
+    /// the log end, which was never acknowledged, is cut off, and the state in memory is rebuilt
+    /// from the files. On failure the log stays as it is.
     ///
     /// # Errors
     /// [`OpenError`]; with [`crate::disk::DiskError::NoSpace`] there is still no room.
@@ -170,18 +170,7 @@ impl Recovery {
         report.epochs_rebuilt = on_disk.is_none();
         let mut rebuilt =
             Rebuilt { epochs: on_disk.clone().unwrap_or_default(), ..Rebuilt::default() };
-        let mut examined = Examination {
-            files,
-            config: &self.spec.config,
-            report: &mut report,
-            rebuilt: &mut rebuilt,
-            clean: self.how.clean,
-            recovery_point: self.how.recovery_point.unwrap_or(Offset(0)),
-            limit: self.start.limit,
-            walks_all: on_disk.is_none(),
-            now: self.now,
-        }
-        .run(directory.segments)?;
+        let mut examined = self.examine(files, directory, &mut report, &mut rebuilt)?;
         let wanted = self.how.log_start.unwrap_or(Offset(0));
         let (base, found, log_end) = match examined.last.take() {
             Some(last) if wanted <= last.2 => last,
@@ -223,6 +212,31 @@ impl Recovery {
             log.leader_epoch = LeaderEpoch(log.leader_epoch.0 + 1);
         }
         Ok((log, report))
+    }
+
+    fn examine(
+        &self,
+        files: &mut Files<'_>,
+        directory: Directory,
+        report: &mut RecoveryReport,
+        rebuilt: &mut Rebuilt,
+    ) -> Result<Examined, OpenError> {
+        let others = directory.others.into_keys();
+        let quarantines = others.filter(|name| name.ends_with(QUARANTINE_SUFFIX)).collect();
+        let walks_all = report.epochs_rebuilt;
+        Examination {
+            files,
+            config: &self.spec.config,
+            report,
+            rebuilt,
+            clean: self.how.clean,
+            recovery_point: self.how.recovery_point.unwrap_or(Offset(0)),
+            limit: self.start.limit,
+            quarantines,
+            walks_all,
+            now: self.now,
+        }
+        .run(directory.segments)
     }
 
     /// Kafka's: the log end after a clean stop, and otherwise what was known before; recovery does

@@ -39,7 +39,7 @@ pub enum OpenError {
     },
     /// A segment begins with a message of format 0 or 1, which Kafka 0.10 and older wrote.
     #[error(
-        "segment {base:020} begins with message format {magic}; let Kafka rewrite or delete it first",
+        "segment {base:020} begins with message format {magic}; let Kafka rewrite or delete it",
         base = .segment.0
     )]
     Legacy {

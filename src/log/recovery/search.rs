@@ -13,6 +13,9 @@ const ZEROS_MAX: u64 = 16 << 20;
 /// How a disk writes: a write that was lost leaves at least one of these empty.
 const SECTOR_BYTES: u64 = 512;
 
+/// Length of a base offset.
+const PROOF_BYTES_MIN: u64 = 8;
+
 /// What is looked for.
 pub(super) struct Search {
     pub base: Offset,
@@ -74,21 +77,29 @@ impl Search {
     }
 }
 
-/// Whether `[from, to)` looks like a write that never reached the device, and not like damage to one
-/// that did: a whole sector of it is empty.
+/// Whether `[from, to)` looks like a write that never reached the device, and not like damage to
+/// one that did: a whole sector of it is empty, or the part of the first sector behind what was
+/// synced before. A part shorter than a base offset proves nothing: that is mostly zeros anyway.
 pub(super) fn has_empty_sector(
     files: &mut Files<'_>,
     window: &mut Window,
     from: Position,
     to: Position,
 ) -> Result<bool, OpenError> {
-    let mut at = Position(from.0.next_multiple_of(SECTOR_BYTES));
-    while at + ByteCount(SECTOR_BYTES) <= to {
-        let bytes = window.get(files, at, SECTOR_BYTES, WINDOW_BYTES)?;
-        if bytes[..usize_of(SECTOR_BYTES)].iter().all(|byte| *byte == 0) {
+    let mut at = from;
+    while at < to {
+        let end = Position((at.0 + 1).next_multiple_of(SECTOR_BYTES));
+        // The batch behind may begin in the sector's last bytes, with zeros.
+        if end.0 >= to.0 + PROOF_BYTES_MIN {
+            return Ok(false);
+        }
+        let length = (end.min(to) - at).0;
+        let bytes = window.get(files, at, length, WINDOW_BYTES)?;
+        let is_empty = bytes[..usize_of(length)].iter().all(|byte| *byte == 0);
+        if is_empty && length >= PROOF_BYTES_MIN {
             return Ok(true);
         }
-        at += ByteCount(SECTOR_BYTES);
+        at = end;
     }
     Ok(false)
 }

@@ -21,7 +21,7 @@ const SEGMENT_BYTES_MAX: u64 = i32::MAX.unsigned_abs() as u64;
 /// Shortest message of format 0.
 const LEGACY_BYTES_MIN: u64 = 14;
 /// Suffix of a file that keeps damaged bytes. Kafka ignores it.
-const QUARANTINE_SUFFIX: &str = ".log.quarantine";
+pub(super) const QUARANTINE_SUFFIX: &str = ".log.quarantine";
 
 /// What the segments are examined with.
 pub(super) struct Examination<'a, 'b> {
@@ -33,6 +33,8 @@ pub(super) struct Examination<'a, 'b> {
     pub recovery_point: Offset,
     /// Nothing at or behind it is kept.
     pub limit: Offset,
+    /// Names of the files that former recoveries have set aside.
+    pub quarantines: Vec<String>,
     /// Whether the headers of every segment are wanted.
     pub walks_all: bool,
     pub now: Timestamp,
@@ -79,16 +81,23 @@ impl Examination<'_, '_> {
                 None => examined.last = Some((base, found, next)),
             }
         }
+        // A segment whose batches are all gone leaves its place to the next one.
+        let mut next_base = examined.last.as_ref().map(|last| last.0);
+        for segment in examined.sealed.iter_mut().rev() {
+            segment.next_base = next_base.unwrap_or(segment.next_base);
+            next_base = Some(segment.base);
+        }
         Ok(examined)
     }
 
+    /// Offsets missing before a segment, once: not where a former recovery has set bytes aside, and
+    /// not where everything was durable and complete.
     fn note_gap(&mut self, end: Option<Offset>, base: Offset) {
-        let is_reported =
-            |report: &RecoveryReport| report.damages.iter().any(|damage| damage.lost_to == base);
-        if let Some(from) = end.filter(|end| *end < base)
-            && !self.config.cleanup_policy.compact
-            && !is_reported(self.report)
-        {
+        let Some(from) = end.filter(|end| *end < base) else { return };
+        let is_new = !self.clean && base >= self.recovery_point;
+        let is_known = self.report.damages.iter().any(|damage| damage.lost_to == base)
+            || self.quarantines.contains(&quarantine_name(from));
+        if is_new && !is_known && !self.config.cleanup_policy.compact {
             self.report.gaps.push(Gap { from, to: base });
         }
     }
@@ -206,9 +215,9 @@ impl Examination<'_, '_> {
         Ok(IndexBytes { offsets, times })
     }
 
-    /// Where checksums begin to matter: a clean stop leaves only the tail to doubt, a kill everything
-    /// from the last index entry at or below the recovery point on. The walk finds out whether that
-    /// entry is the start of a batch.
+    /// Where checksums begin to matter: a clean stop leaves only the tail to doubt, a kill
+    /// everything from the last index entry at or below the recovery point on. The walk finds out
+    /// whether that entry is the start of a batch.
     fn checked_from(
         &self,
         base: Offset,
@@ -229,8 +238,8 @@ impl Examination<'_, '_> {
         entry.map_or(Position(0), |entry| Position(u64::from(entry.position)))
     }
 
-    /// The indexes to go on with: the existing ones when a clean stop left them and each entry belongs
-    /// to a batch; otherwise those of the walk, closed as Kafka's recovery closes them.
+    /// The indexes to go on with: the existing ones when a clean stop left them and each entry
+    /// belongs to a batch; otherwise those of the walk, closed as Kafka's recovery closes them.
     fn reindex(
         &mut self,
         base: Offset,
@@ -333,7 +342,8 @@ impl Examination<'_, '_> {
         if from == end {
             return Ok(Left::Batches);
         }
-        // Batches behind the limit, or bytes behind which the next segment goes on: nothing is lost.
+        // Batches behind the limit, or bytes behind which the next segment goes on: nothing is
+        // lost.
         if walked.next == self.limit || broken.next_base == Some(walked.next) {
             return self.cut(base, from, window);
         }
@@ -390,7 +400,7 @@ impl Examination<'_, '_> {
         lost_to: Option<Offset>,
     ) -> Result<(), OpenError> {
         let Walked { end: at, next: lost_from, .. } = *broken.walked;
-        let quarantine = format!("{:020}{QUARANTINE_SUFFIX}", lost_from.0);
+        let quarantine = quarantine_name(lost_from);
         if at < to {
             self.files.copy(window.file, at, to, &quarantine)?;
             self.files.sync_directory()?;
@@ -453,6 +463,10 @@ impl Examination<'_, '_> {
 }
 
 type Segment = Seen;
+
+fn quarantine_name(lost_from: Offset) -> String {
+    format!("{:020}{QUARANTINE_SUFFIX}", lost_from.0)
+}
 
 /// What a repair leaves of a segment.
 enum Left {

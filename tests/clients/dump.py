@@ -1,0 +1,118 @@
+"""Kafka's own kafka-dump-log over every partition of a stopped server's directory: no complaint
+is allowed.
+
+dump.py DIR      checks all partitions in DIR; exit status 0 when nothing is wrong
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import lib
+
+# The lines that the tool prints for good files; whatever else it says is a complaint.
+LOG_LINES = re.compile(
+    r"^(Dumping .*\.log$|Log starting offset: \d+$|"
+    r"baseOffset: .* compresscodec: (?P<codec>\w+) crc: \d+|"
+    r"\| offset: \d+ (CreateTime|LogAppendTime|NoTimestampType): )"
+)
+INDEX_LINES = re.compile(
+    r"^(Dumping .*index$|offset: \d+ position: \d+$|timestamp: -?\d+ offset: \d+$|"
+    r".*index passed sanity check\.$|.*index is empty\.$)"
+)
+# Printed for every segment that does not begin at offset 0: the tool starts to compare at -1.
+FIRST_OF_SEGMENT = re.compile(r"^(Non-consecutive offsets in .*:|\s+-1 is followed by \d+)$")
+FILES_PER_RUN = 400
+
+
+def dump(files, arguments, good):
+    """The complaints about the files, and the codecs of their batches: {partition folder: set}."""
+    complaints, codecs = [], {}
+    folder = ""
+    for start in range(0, len(files), FILES_PER_RUN):
+        part = ",".join(map(str, files[start : start + FILES_PER_RUN]))
+        process = subprocess.Popen(
+            [lib.KAFKA, "dump-log", "--files", part, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+        )
+        for line in process.stdout:
+            line = line.rstrip("\n")
+            match = good.match(line)
+            if line.startswith("Dumping "):
+                folder = Path(line.removeprefix("Dumping ")).parent.name
+            if match and match.groupdict().get("codec"):
+                codecs.setdefault(folder, set()).add(match["codec"])
+            elif not match:
+                complaints.append(line)
+        if process.wait():
+            complaints.append(f"exit status {process.returncode}")
+    return without_harmless(complaints), codecs
+
+
+def without_harmless(complaints):
+    """Leaves out the pair of lines about a segment's first offset; any other gap keeps both its
+    lines."""
+    kept = []
+    for line in complaints:
+        if FIRST_OF_SEGMENT.match(line) and "-1 is followed" in line:
+            if kept and kept[-1].startswith("Non-consecutive offsets"):
+                kept.pop()
+            continue
+        kept.append(line)
+    return kept
+
+
+def partitions(data):
+    return sorted(
+        path
+        for path in Path(data).iterdir()
+        if path.is_dir() and re.search(r"-\d+$", path.name) and path.name != "__cluster_metadata-0"
+    )
+
+
+def files_of(folders, *suffixes):
+    return sorted(
+        path for folder in folders for path in folder.iterdir() if path.suffix in suffixes
+    )
+
+
+def check(report, data):
+    folders = partitions(data)
+    logs = files_of(folders, ".log")
+    indexes = files_of(folders, ".index", ".timeindex")
+    report.check("the directory holds partitions", bool(logs), data)
+    complaints, codecs = dump(logs, ["--deep-iteration", "--print-data-log"], LOG_LINES)
+    report.check(f"dump-log of {len(logs)} segments", not complaints, "; ".join(complaints[:5]))
+    complaints, _ = dump(indexes, [], INDEX_LINES)
+    report.check(
+        f"dump-log of {len(indexes)} indexes against their segments",
+        not complaints,
+        "; ".join(complaints[:5]),
+    )
+    complaints, _ = dump(indexes, ["--index-sanity-check"], INDEX_LINES)
+    report.check(
+        f"index sanity check of {len(indexes)} indexes", not complaints, "; ".join(complaints[:5])
+    )
+    for folder, found in sorted(codecs.items()):
+        named = re.search(r"-codec-(\w+)-", folder)
+        if named:
+            report.check(f"{folder} is stored as {named[1]}", named[1] in found, found)
+    metadata = Path(data) / "__cluster_metadata-0"
+    if metadata.is_dir():
+        complaints, _ = dump(
+            files_of([metadata], ".log"),
+            ["--cluster-metadata-decoder", "--deep-iteration"],
+            re.compile(LOG_LINES.pattern + r"|^\| offset|^(\s|$)|^[A-Za-z]+\(|^Snapshot"),
+        )
+        report.check("dump-log of the cluster metadata", not complaints, "; ".join(complaints[:5]))
+
+
+if __name__ == "__main__":
+    REPORT = lib.Report("dump-log")
+    check(REPORT, sys.argv[1])
+    sys.exit(REPORT.finish())

@@ -18,10 +18,14 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::disk::faults::FaultHook;
+use crate::disk::lock::{DirectoryLock, LockError};
 use crate::disk::plain::PlainDisk;
 use crate::disk::{Disk, DiskError, Finished, Plan, PlanTag};
 use crate::format::names::TopicName;
-use crate::log::{LogConfig, LogSpec, LogState, OpenError, Opening, PartitionLog, RecoveryReport};
+use crate::format::partition_metadata::{self, PartitionMetadataError};
+use crate::log::{
+    Durability, LogConfig, LogSpec, LogState, OpenError, Opening, PartitionLog, RecoveryReport,
+};
 use crate::ring::{RingDisk, RingError, RingOptions, SendError};
 use crate::shard::edge;
 use crate::shard::partition::{Partition, PartitionCell, ReadSlice};
@@ -89,6 +93,25 @@ pub enum EngineError {
     /// An existing log can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Another process works on the data directory.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The data directory, or what names a partition in it, can't be had.
+    #[error("{}: {error}", .path.display())]
+    Directory {
+        /// Which directory or file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A partition's directory holds no `partition.metadata` that makes sense.
+    #[error("{}: {error}", .path.display())]
+    Metadata {
+        /// The partition's directory.
+        path: PathBuf,
+        /// What is wrong with the file.
+        error: PartitionMetadataError,
+    },
 }
 
 /// Which partition, and how it is to behave.
@@ -104,6 +127,19 @@ pub struct PartitionSpec {
     pub config: LogConfig,
     /// The epoch that batches are stamped with.
     pub leader_epoch: LeaderEpoch,
+}
+
+impl PartitionSpec {
+    /// Partition 0 of a topic with a new id, with Kafka's defaults in the given tier.
+    pub fn new(topic: TopicName, durability: Durability) -> PartitionSpec {
+        PartitionSpec {
+            topic,
+            partition: PartitionId(0),
+            topic_id: TopicId::random(),
+            config: LogConfig::defaults(durability),
+            leader_epoch: LeaderEpoch(0),
+        }
+    }
 }
 
 /// The engine of one shard; cheap to clone, bound to its thread.
@@ -129,6 +165,8 @@ pub(crate) struct Core {
     pub stats: Stats,
     pub sealed: RefCell<crate::shard::sealed::SealedFiles>,
     stopped: Cell<bool>,
+    /// Held from [`Engine::open_directory`] until [`Engine::close`].
+    lock: RefCell<Option<DirectoryLock>>,
 }
 
 /// A splice under way: its socket stays open until the ring is done with it.
@@ -162,6 +200,7 @@ impl Engine {
             stats: Stats::default(),
             sealed: RefCell::new(sealed),
             stopped: Cell::new(false),
+            lock: RefCell::default(),
         });
         edge::spawn(flusher(core.clone()));
         if let Some(descriptor) = completions {
@@ -170,6 +209,21 @@ impl Engine {
         }
         edge::spawn(crate::shard::chores::run(core.clone()));
         Ok(Engine { core })
+    }
+
+    /// Starts the engine on a data directory that nobody else works on: makes it if it isn't there,
+    /// and holds its `.lock`, the one that Kafka and the server take, until [`Engine::close`].
+    ///
+    /// # Errors
+    /// [`EngineError::Directory`], [`EngineError::Lock`], and those of [`Engine::start`].
+    pub fn open_directory(options: EngineOptions) -> Result<Engine, EngineError> {
+        let path = options.directory.clone();
+        std::fs::create_dir_all(&path)
+            .map_err(|error| EngineError::Directory { path: path.clone(), error })?;
+        let lock = DirectoryLock::acquire(&path)?;
+        let engine = Engine::start(options)?;
+        engine.core.lock.replace(Some(lock));
+        Ok(engine)
     }
 
     /// Which engine runs the plans.
@@ -213,6 +267,39 @@ impl Engine {
         Ok((Partition::new(self.core.clone(), cell), report))
     }
 
+    /// Opens the partition that lies in its place, or makes it: what most users of the library
+    /// want. The topic id that an existing partition carries stays. Its files are checked from the
+    /// first segment on, which takes a while for a large log, since nothing says how they were left.
+    ///
+    /// # Errors
+    /// [`EngineError::Directory`], [`EngineError::Metadata`], and those of [`Engine::create`] and
+    /// [`Engine::open`].
+    pub async fn open_or_create(&self, spec: PartitionSpec) -> Result<Partition, EngineError> {
+        let name = format!("{}-{}", spec.topic, spec.partition);
+        let path = self.core.options.directory.join(name).join(partition_metadata::FILE_NAME);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return self.create(spec).await;
+            }
+            Err(error) => return Err(EngineError::Directory { path, error }),
+        };
+        let topic_id = partition_metadata::parse(&bytes)
+            .map_err(|error| EngineError::Metadata { path, error })?;
+        let opening = Opening {
+            clean: false,
+            recovery_point: None,
+            log_start: None,
+            leader_epoch_bump: true,
+        };
+        let (partition, report) = self.open(PartitionSpec { topic_id, ..spec }, opening)?;
+        if report.is_lossy() {
+            tracing::error!(partition = %partition.directory().display(), "{report}");
+        }
+        partition.become_leader(partition.leader_epoch());
+        Ok(partition)
+    }
+
     /// All partitions of this engine.
     pub fn partitions(&self) -> Vec<Partition> {
         let cells = self.core.partitions.borrow();
@@ -253,6 +340,7 @@ impl Engine {
             cell.log.borrow_mut().complete(finished, now());
             self.core.forget(&cell);
         }
+        self.core.lock.replace(None);
         failed
     }
 }

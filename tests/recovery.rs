@@ -175,8 +175,8 @@ fn garbage_and_zeros_behind_the_end_are_cut_off() {
 #[test]
 fn damage_costs_only_itself() {
     for tier in [Durability::Device, Durability::PageCache] {
-        for (segment, number) in [(0, 0), (0, 3), (1, 0), (1, 5), (2, 0), (2, 7)] {
-            for byte in [3, 8, 16, 17, 40, 80] {
+        for (segment, number) in [(0, 0), (1, 5), (2, 0), (2, 7)] {
+            for byte in [3, 16, 80] {
                 check_damage(tier, segment, number, byte);
             }
         }

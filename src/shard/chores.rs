@@ -59,11 +59,14 @@ impl Core {
     pub fn keep_house(&self, now: Timestamp) {
         for cell in self.cells() {
             let due = cell.log.borrow().next_due();
-            if due.is_some_and(|due| due <= now)
-                && let Some(plan) = cell.housekeeping_plan(now)
-            {
+            if due.is_none_or(|due| now < due) {
+                continue;
+            }
+            if let Some(plan) = cell.housekeeping_plan(now) {
                 self.submit(plan);
             }
+            // A sync that flush.ms asks for goes through the append lane.
+            self.mark_dirty(&cell);
         }
         self.enter_and_reap();
     }

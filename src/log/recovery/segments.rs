@@ -17,7 +17,8 @@ use crate::log::config::{Durability, LogConfig};
 use crate::log::segment::{Extras, Found, IndexBytes, Largest, SealedSegment};
 use crate::units::{ByteCount, Offset, Position, Timestamp, byte_count, u64_of};
 
-const SEGMENT_BYTES_MAX: u64 = i32::MAX.unsigned_abs() as u64;
+/// What the positions of an index can address.
+const SEGMENT_BYTES_MAX: u64 = (1 << 31) - 1;
 /// Shortest message of format 0.
 const LEGACY_BYTES_MIN: u64 = 14;
 /// Suffix of a file that keeps damaged bytes. Kafka ignores it.

@@ -137,6 +137,11 @@ impl PartitionLog {
         Retained { segments: count, rolled, blocked_by: expired.blocked_by }
     }
 
+    /// Forgets the idempotent producers that have been silent for `producer.id.expiration.ms`.
+    pub fn expire_producers(&mut self, now: Timestamp) {
+        self.producers.expire(now, self.config.producer_expiration_ms);
+    }
+
     /// Moves the log start up to `to` (DeleteRecords); a lower value is ignored. Whole segments
     /// below it go with the next retention pass.
     ///

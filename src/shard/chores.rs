@@ -43,9 +43,11 @@ fn is_over(since: Timestamp, wait_ms: u64, now: Timestamp) -> bool {
 }
 
 impl Core {
-    /// One retention pass over every log; the files follow through the housekeeping lane.
+    /// One retention pass over every log; the files follow through the housekeeping lane. Producers
+    /// that have been silent for long go with it.
     pub fn retain(&self, now: Timestamp) {
         for cell in self.cells() {
+            cell.log.borrow_mut().expire_producers(now);
             let retained = cell.log.borrow_mut().retain(now);
             self.stats.segments_deleted.add(u64_of(retained.segments));
             if cell.log.borrow().has_staged() {

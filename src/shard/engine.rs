@@ -372,28 +372,31 @@ impl Core {
         self.reap();
     }
 
-    /// Takes in everything that is over. Asking for plans may bring up splices and the other way
-    /// round, so it ends when neither has anything more.
+    /// Completes everything that is over. Looking for splices may come upon plans and the other way
+    /// round, and the ring's descriptor tells of each once, so this ends when no outcome is left.
     fn reap(&self) {
-        loop {
-            let finished = self.storage.borrow_mut().reap(false);
-            let sent = self.storage.borrow_mut().ring().and_then(RingDisk::reap_send);
-            if finished.is_none() && sent.is_none() {
-                // Asking for splices may have brought up a plan, and the descriptor's edge is
-                // consumed: with something left the ring makes itself readable again.
-                self.storage.borrow_mut().enter();
-                return;
-            }
-            if let Some(finished) = finished {
-                self.finish(finished);
-            }
-            if let Some(sent) = sent {
-                let waits = self.sends.borrow_mut().remove(&sent.token);
-                let waits = waits.expect("every splice was started here");
-                // The connection may be gone; the splice is over all the same.
-                let _ = waits.outcome.send(sent.result);
-            }
-        }
+        while self.reap_plan() || self.reap_send() || self.has_outcomes() {}
+    }
+
+    fn has_outcomes(&self) -> bool {
+        self.storage.borrow_mut().ring().is_some_and(|ring| ring.has_outcomes())
+    }
+
+    fn reap_plan(&self) -> bool {
+        let finished = self.storage.borrow_mut().reap(false);
+        let Some(finished) = finished else { return false };
+        self.finish(finished);
+        true
+    }
+
+    fn reap_send(&self) -> bool {
+        let sent = self.storage.borrow_mut().ring().and_then(RingDisk::reap_send);
+        let Some(sent) = sent else { return false };
+        let waits = self.sends.borrow_mut().remove(&sent.token);
+        let waits = waits.expect("every splice was started here");
+        // The connection may be gone; the splice is over all the same.
+        let _ = waits.outcome.send(sent.result);
+        true
     }
 
     fn finish(&self, finished: Finished) {

@@ -181,9 +181,9 @@ impl Partition {
     }
 
     /// Waits until the high watermark is `due` or more: the batch that ends there is as durable as
-    /// the partition's tier promises, and visible. To be called when the batch was appended, even if
-    /// it is awaited later: should the partition stop serving and resume in between, the offset may
-    /// belong to another batch by then.
+    /// the partition's tier promises, and visible. To be called when the batch was appended, even
+    /// if it is awaited later: should the partition stop serving and resume in between, the offset
+    /// may belong to another batch by then.
     ///
     /// # Errors
     /// The future's [`AppendError`] when the partition stopped serving before that.

@@ -141,8 +141,9 @@ impl RingDisk {
     }
 
     /// The ring's descriptor: readable when completions wait. Then, and after [`Disk::enter`], call
-    /// [`Disk::reap`] and [`RingDisk::reap_send`] until both return `None` in a row: either may
-    /// come upon outcomes of the other kind, and an edge-triggered waiter hears of them once.
+    /// [`Disk::reap`] and [`RingDisk::reap_send`] until neither returns anything and
+    /// [`RingDisk::has_outcomes`] is false: either may come upon outcomes of the other kind, and an
+    /// edge-triggered waiter hears of them once.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: `self.ring` owns the descriptor, and the borrow of `self` keeps it open.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
@@ -177,6 +178,11 @@ impl RingDisk {
     /// Plans that are not over.
     pub fn under_way(&self) -> usize {
         self.slots.in_use() + self.waiting.len()
+    }
+
+    /// Whether outcomes that were come upon wait to be reaped.
+    pub fn has_outcomes(&self) -> bool {
+        !self.finished.is_empty() || self.transfers.has_finished()
     }
 
     /// Pushes entries that belong together; makes room first, so that they enter together.
@@ -400,7 +406,7 @@ impl Disk for RingDisk {
     fn enter(&mut self) {
         self.push_ready();
         self.push_sends();
-        if !self.finished.is_empty() || self.transfers.has_finished() {
+        if self.has_outcomes() {
             // Plans that are over without the kernel's help make the descriptor readable too.
             self.push(&[opcode::Nop::new().build().user_data(Ticket::Wake.encode())]);
         }

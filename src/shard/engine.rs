@@ -21,13 +21,13 @@ use crate::disk::faults::FaultHook;
 use crate::disk::plain::PlainDisk;
 use crate::disk::{Disk, DiskError, Finished, Plan, PlanTag};
 use crate::format::names::TopicName;
-use crate::log::{LogConfig, LogSpec, OpenError, Opening, PartitionLog, RecoveryReport};
+use crate::log::{LogConfig, LogSpec, LogState, OpenError, Opening, PartitionLog, RecoveryReport};
 use crate::ring::{RingDisk, RingError, RingOptions, SendError};
 use crate::shard::edge;
 use crate::shard::partition::{Partition, PartitionCell, ReadSlice};
 use crate::shard::stats::{ShardStats, Stats};
 use crate::shard::storage::{Aside, EngineKind, Storage};
-use crate::units::{ByteCount, LeaderEpoch, PartitionId, Timestamp, TopicId};
+use crate::units::{ByteCount, LeaderEpoch, Offset, PartitionId, Timestamp, TopicId};
 
 /// How one shard's engine is set up.
 #[derive(Clone)]
@@ -229,24 +229,26 @@ impl Engine {
     /// engine is of no further use.
     ///
     /// Returns the partitions that could not be closed, with the reason.
-    pub async fn close(&self) -> Vec<(PathBuf, DiskError)> {
+    pub async fn close(&self) -> Vec<(PathBuf, String)> {
         self.core.stopped.set(true);
         let cells: Vec<_> = self.core.partitions.borrow().values().cloned().collect();
         for cell in &cells {
             self.core.drained(cell).await;
         }
-        let mut closing = Vec::new();
+        let (mut closing, mut failed) = (Vec::new(), Vec::new());
         for cell in &cells {
-            if let Some(plan) = cell.close_plan(now()) {
-                closing.push((cell.clone(), self.core.start(plan)));
+            if let LogState::ReadOnly(cause) | LogState::Offline(cause) = cell.log.borrow().state()
+            {
+                failed.push((cell.directory.to_path_buf(), cause.to_string()));
             }
+            let plan = cell.log.borrow_mut().close(now());
+            closing.push((cell.clone(), self.core.start(plan)));
         }
         self.core.enter_and_reap();
-        let mut failed = Vec::new();
         for (cell, finished) in closing {
             let finished = finished.await.expect("the engine answers every plan");
             if let Err(failure) = finished.result {
-                failed.push((cell.directory.to_path_buf(), failure.error));
+                failed.push((cell.directory.to_path_buf(), failure.error.to_string()));
             }
             cell.log.borrow_mut().complete(finished, now());
             self.core.forget(&cell);
@@ -320,7 +322,8 @@ impl Core {
 
     /// The partition has something staged: its plan is made at the end of this turn.
     pub fn mark_dirty(&self, cell: &Rc<PartitionCell>) {
-        if cell.dirty.replace(true) {
+        // While a plan is under way its completion is what makes the next one possible.
+        if cell.is_planned() || cell.dirty.replace(true) {
             return;
         }
         let mut dirty = self.dirty.borrow_mut();
@@ -369,20 +372,31 @@ impl Core {
         self.reap();
     }
 
+    /// Completes everything that is over. Looking for splices may come upon plans and the other way
+    /// round, and the ring's descriptor tells of each once, so this ends when no outcome is left.
     fn reap(&self) {
-        loop {
-            let finished = self.storage.borrow_mut().reap(false);
-            let Some(finished) = finished else { break };
-            self.finish(finished);
-        }
-        loop {
-            let sent = self.storage.borrow_mut().ring().and_then(RingDisk::reap_send);
-            let Some(sent) = sent else { break };
-            let waits = self.sends.borrow_mut().remove(&sent.token);
-            let waits = waits.expect("every splice was started here");
-            // The connection may be gone; the splice is over all the same.
-            let _ = waits.outcome.send(sent.result);
-        }
+        while self.reap_plan() || self.reap_send() || self.has_outcomes() {}
+    }
+
+    fn has_outcomes(&self) -> bool {
+        self.storage.borrow_mut().ring().is_some_and(|ring| ring.has_outcomes())
+    }
+
+    fn reap_plan(&self) -> bool {
+        let finished = self.storage.borrow_mut().reap(false);
+        let Some(finished) = finished else { return false };
+        self.finish(finished);
+        true
+    }
+
+    fn reap_send(&self) -> bool {
+        let sent = self.storage.borrow_mut().ring().and_then(RingDisk::reap_send);
+        let Some(sent) = sent else { return false };
+        let waits = self.sends.borrow_mut().remove(&sent.token);
+        let waits = waits.expect("every splice was started here");
+        // The connection may be gone; the splice is over all the same.
+        let _ = waits.outcome.send(sent.result);
+        true
     }
 
     fn finish(&self, finished: Finished) {
@@ -401,9 +415,25 @@ impl Core {
 
     /// The log takes the outcome in; whoever waited for what moved is woken.
     pub fn complete(&self, cell: &Rc<PartitionCell>, finished: Finished) {
-        cell.complete(finished, &self.stats);
+        let sealed = cell.complete(finished, &self.stats);
+        if !sealed.is_empty() {
+            self.note_sealed(cell, &sealed);
+        }
         if cell.log.borrow().has_staged() {
             self.mark_dirty(cell);
+        }
+    }
+
+    /// Segments just sealed have open files that nobody may read for long.
+    fn note_sealed(&self, cell: &PartitionCell, segments: &[Offset]) {
+        let mut sealed = self.sealed.borrow_mut();
+        for segment in segments {
+            sealed.note(cell.number, *segment, ByteCount(0));
+        }
+        let victims = sealed.over_limit();
+        drop(sealed);
+        for (number, segment) in victims {
+            self.unload(number, segment);
         }
     }
 
@@ -435,7 +465,7 @@ impl Core {
     }
 
     /// Waits until nothing of the partition is staged or under way.
-    async fn drained(&self, cell: &Rc<PartitionCell>) {
+    pub async fn drained(&self, cell: &Rc<PartitionCell>) {
         while cell.is_busy() {
             self.mark_dirty(cell);
             cell.idle.notified().await;

@@ -58,6 +58,7 @@ fn coordinator(node: &Node, key: StrBytes, kind: i8) -> Coordinator {
             let (id, host, port) =
                 node.shared.brokers.iter().next().expect("there is at least one shard");
             return answer
+                .with_error_message(None)
                 .with_key(key)
                 .with_node_id(broker_id(id))
                 .with_host(text(host))

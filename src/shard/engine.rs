@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::disk::faults::FaultHook;
@@ -31,6 +30,7 @@ use crate::shard::edge;
 use crate::shard::partition::{Partition, PartitionCell, ReadSlice};
 use crate::shard::stats::{ShardStats, Stats};
 use crate::shard::storage::{Aside, EngineKind, Storage};
+use crate::shard::turns;
 use crate::units::{ByteCount, LeaderEpoch, Offset, PartitionId, Timestamp, TopicId};
 
 /// How one shard's engine is set up.
@@ -202,10 +202,10 @@ impl Engine {
             stopped: Cell::new(false),
             lock: RefCell::default(),
         });
-        edge::spawn(flusher(core.clone()));
+        edge::spawn(turns::flusher(core.clone()));
         if let Some(descriptor) = completions {
             let watched = edge::watch(descriptor).map_err(EngineError::Runtime)?;
-            edge::spawn(reaper(core.clone(), watched));
+            edge::spawn(turns::reaper(core.clone(), watched));
         }
         edge::spawn(crate::shard::chores::run(core.clone()));
         Ok(Engine { core })
@@ -421,6 +421,24 @@ impl Core {
         }
     }
 
+    /// Waits for the first append of a turn.
+    pub async fn turn(&self) {
+        self.turn.notified().await;
+    }
+
+    /// The partitions to plan at the end of this turn.
+    pub fn take_dirty(&self) -> Vec<Rc<PartitionCell>> {
+        std::mem::take(&mut *self.dirty.borrow_mut())
+    }
+
+    /// The list's memory serves the next turn, unless that has begun with one of its own.
+    pub fn reuse(&self, list: Vec<Rc<PartitionCell>>) {
+        let mut next = self.dirty.borrow_mut();
+        if next.capacity() == 0 {
+            *next = list;
+        }
+    }
+
     /// Starts a plan whose outcome the caller waits for; it enters the kernel with the next
     /// [`Core::enter_and_reap`].
     pub fn start(&self, plan: Plan) -> oneshot::Receiver<Finished> {
@@ -558,44 +576,5 @@ impl Core {
             self.mark_dirty(cell);
             cell.idle.notified().await;
         }
-    }
-}
-
-/// Plans all dirty partitions at the end of each turn that has any.
-async fn flusher(core: Rc<Core>) {
-    loop {
-        core.turn.notified().await;
-        // Every task that was ready with this one appends before the turn's plans are made.
-        tokio::task::yield_now().await;
-        let mut dirty = std::mem::take(&mut *core.dirty.borrow_mut());
-        let now = now();
-        for cell in dirty.drain(..) {
-            cell.dirty.set(false);
-            if let Some(plan) = cell.plan(now, &core.stats) {
-                core.submit(plan);
-            }
-        }
-        core.stats.turns.add(1);
-        core.enter_and_reap();
-        // The vector's memory serves the next turn, unless that has begun with one of its own.
-        let mut next = core.dirty.borrow_mut();
-        if next.capacity() == 0 {
-            *next = dirty;
-        }
-    }
-}
-
-/// Completes what the ring says is over.
-async fn reaper(core: Rc<Core>, descriptor: AsyncFd<OwnedFd>) {
-    loop {
-        match descriptor.readable().await {
-            // Cleared before draining: a completion that comes meanwhile is a new edge.
-            Ok(mut ready) => ready.clear_ready(),
-            Err(error) => {
-                tracing::error!(%error, "the storage ring can't be waited for");
-                std::process::abort();
-            }
-        }
-        core.enter_and_reap();
     }
 }

@@ -529,12 +529,14 @@ impl Core {
 
     /// Segments just sealed have open files that nobody may read for long.
     fn note_sealed(&self, cell: &PartitionCell, segments: &[Offset]) {
+        let log = cell.log.borrow();
         let mut sealed = self.sealed.borrow_mut();
-        for segment in segments {
-            sealed.note(cell.number, *segment, ByteCount(0));
+        // Readers are often right behind a roll, so the indexes are still in memory, too.
+        for (segment, bytes) in log.loaded().filter(|(segment, _)| segments.contains(segment)) {
+            sealed.note(cell.number, segment, bytes);
         }
         let victims = sealed.over_limit();
-        drop(sealed);
+        drop((log, sealed));
         for (number, segment) in victims {
             self.unload(number, segment);
         }

@@ -513,6 +513,7 @@ fn network_options(config: &ServerConfig) -> NetworkOptions {
         frame_bytes_max: config.request_bytes_max,
         frames_bytes_max: config.frames_bytes_max,
         connections_max: usize_of(u64::from(config.connections_max)),
+        pipeline_max: usize_of(u64::from(config.pipeline_max)),
         idle_ms: config.connection_idle_ms_max.unwrap_or(u64::MAX),
     }
 }

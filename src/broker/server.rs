@@ -388,6 +388,8 @@ fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) ->
     let config = &shared.config;
     EngineOptions {
         retention_check_ms: config.retention_check_ms,
+        // The other half is for active segments: a full table would take partitions offline.
+        sealed_files_max: usize_of(u64::from(config.ring_files_max / 2)),
         splice_bytes_min: config.splice_bytes_min,
         ring: RingOptions {
             entries: config.ring_entries,
@@ -511,6 +513,7 @@ fn network_options(config: &ServerConfig) -> NetworkOptions {
         frame_bytes_max: config.request_bytes_max,
         frames_bytes_max: config.frames_bytes_max,
         connections_max: usize_of(u64::from(config.connections_max)),
+        pipeline_max: usize_of(u64::from(config.pipeline_max)),
         idle_ms: config.connection_idle_ms_max.unwrap_or(u64::MAX),
     }
 }

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::units::{ByteCount, u64_of};
 
@@ -23,12 +23,19 @@ struct Inner {
     used: Cell<u64>,
     /// The one turn to read on while over the limit.
     overdraft: Semaphore,
+    /// Told when bytes came free and the limit holds again.
+    freed: Notify,
 }
 
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: ByteCount) -> Budget {
-        let inner = Inner { limit: limit.0, used: Cell::new(0), overdraft: Semaphore::new(1) };
+        let inner = Inner {
+            limit: limit.0,
+            used: Cell::new(0),
+            overdraft: Semaphore::new(1),
+            freed: Notify::new(),
+        };
         Budget { inner: Rc::new(inner) }
     }
 
@@ -61,14 +68,19 @@ impl Charge<'_> {
         inner.limit <= inner.used.get() && self.permit.borrow().is_none()
     }
 
-    /// Waits until this frame may take more bytes from its socket.
+    /// Waits until this frame may take more bytes from its socket: it is its turn, or the limit
+    /// holds again. Whoever has the turn may be slow, and the others must not wait for it then.
     pub async fn admit(&self) {
-        if !self.must_wait() {
-            return;
-        }
         let inner = &self.budget.inner;
-        let permit = inner.overdraft.acquire().await.expect("the semaphore is never closed");
-        *self.permit.borrow_mut() = Some(permit);
+        while self.must_wait() {
+            tokio::select! {
+                permit = inner.overdraft.acquire() => {
+                    let permit = permit.expect("the semaphore is never closed");
+                    *self.permit.borrow_mut() = Some(permit);
+                }
+                () = inner.freed.notified() => {}
+            }
+        }
     }
 
     /// Counts bytes that arrived.
@@ -99,8 +111,11 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let used = &self.budget.inner.used;
+        let Inner { limit, used, freed, .. } = &*self.budget.inner;
         used.set(used.get().checked_sub(self.bytes).expect("only what was added is given back"));
+        if used.get() < *limit {
+            freed.notify_waiters();
+        }
     }
 }
 
@@ -134,5 +149,19 @@ mod tests {
         assert!(waits.as_mut().poll(&mut context).is_ready());
         assert!(!second.must_wait());
         drop(held);
+    }
+
+    #[tokio::test]
+    async fn a_slow_frame_with_the_turn_stops_nobody_once_the_limit_holds() {
+        let budget = Budget::new(ByteCount(10));
+        let (mut whole, slow, third) = (budget.open(), budget.open(), budget.open());
+        whole.add(10);
+        slow.admit().await;
+        let mut waits = Box::pin(third.admit());
+        let waker = std::task::Waker::noop();
+        let mut context = std::task::Context::from_waker(waker);
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        drop(whole.finish());
+        assert!(waits.as_mut().poll(&mut context).is_ready());
     }
 }

@@ -88,6 +88,9 @@ impl Core {
         let directory = cell.directory.display();
         match resumed {
             Ok(_) => {
+                // What the recovery synced may be visible now.
+                let end = cell.log.borrow().cursors().high_watermark;
+                cell.waiting.borrow_mut().release(end);
                 tracing::warn!(partition = %directory, "there is space again: writing goes on");
             }
             Err(OpenError::Disk { error: DiskError::NoSpace, .. }) => {}

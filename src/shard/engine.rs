@@ -318,10 +318,7 @@ impl Engine {
     /// Returns the partitions that could not be closed, with the reason.
     pub async fn close(&self) -> Vec<(PathBuf, String)> {
         self.core.stopped.set(true);
-        let cells: Vec<_> = self.core.partitions.borrow().values().cloned().collect();
-        for cell in &cells {
-            self.core.drained(cell).await;
-        }
+        let cells = self.core.all_drained().await;
         let (mut closing, mut failed) = (Vec::new(), Vec::new());
         for cell in &cells {
             if let LogState::ReadOnly(cause) | LogState::Offline(cause) = cell.log.borrow().state()
@@ -532,12 +529,14 @@ impl Core {
 
     /// Segments just sealed have open files that nobody may read for long.
     fn note_sealed(&self, cell: &PartitionCell, segments: &[Offset]) {
+        let log = cell.log.borrow();
         let mut sealed = self.sealed.borrow_mut();
-        for segment in segments {
-            sealed.note(cell.number, *segment, ByteCount(0));
+        // Readers are often right behind a roll, so the indexes are still in memory, too.
+        for (segment, bytes) in log.loaded().filter(|(segment, _)| segments.contains(segment)) {
+            sealed.note(cell.number, segment, bytes);
         }
         let victims = sealed.over_limit();
-        drop(sealed);
+        drop((log, sealed));
         for (number, segment) in victims {
             self.unload(number, segment);
         }
@@ -568,6 +567,20 @@ impl Core {
         let token = self.next_token.get();
         self.next_token.set(token + 1);
         token
+    }
+
+    /// Waits until nothing of any partition is staged or under way; returns those that are left:
+    /// while one was waited for, another may have become busy again, or be gone.
+    async fn all_drained(&self) -> Vec<Rc<PartitionCell>> {
+        loop {
+            let cells = self.cells();
+            if !cells.iter().any(|cell| cell.is_busy()) {
+                return cells;
+            }
+            for cell in &cells {
+                self.drained(cell).await;
+            }
+        }
     }
 
     /// Waits until nothing of the partition is staged or under way.

@@ -102,8 +102,9 @@ impl PartitionCell {
 
     /// Whether something is staged or under way in the lanes that change files.
     pub fn is_busy(&self) -> bool {
+        // The plans that make, retire and close a log are under way without being the flusher's.
         self.submitted.get().is_some()
-            || self.housekeeping.get()
+            || self.log.borrow().is_in_flight()
             || (self.log.borrow().has_staged()
                 && matches!(self.log.borrow().state(), LogState::Serving))
     }
@@ -167,6 +168,9 @@ impl Partition {
     /// # Errors
     /// As Kafka's append, see [`AppendError`].
     pub fn append(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        if self.core.is_stopped() {
+            return Err(AppendError::Offline { reason: "the server is being stopped".to_owned() });
+        }
         let bytes = batch.size();
         let appended = self.cell.log.borrow_mut().append(batch, now())?;
         if !appended.duplicate {
@@ -290,6 +294,7 @@ impl Partition {
         let result = finished.result;
         self.cell.log.borrow_mut().complete(finished, now());
         self.core.forget(&self.cell);
+        self.cell.told_idle();
         result.map_err(|failure| self.disk_error(failure.error))
     }
 

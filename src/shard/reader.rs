@@ -55,7 +55,7 @@ impl Partition {
         bytes_max: ByteCount,
         at_least_one: bool,
     ) -> Result<Option<ReadSlice>, ReadError> {
-        let Some((slice, start)) = self.start(offset).await? else { return Ok(None) };
+        let Some((slice, start, _pin)) = self.start(offset).await? else { return Ok(None) };
         let whole = slice.end - start;
         let length = if whole <= bytes_max {
             whole
@@ -123,19 +123,30 @@ impl Partition {
         Ok(None)
     }
 
-    /// The segment and the start of the batch that holds `offset`, or of the next one behind a gap.
-    async fn start(&self, mut offset: Offset) -> Result<Option<(Slice, Position)>, ReadError> {
+    /// The segment and the start of the batch that holds `offset`, or of the next one behind a gap;
+    /// and what keeps the segment's file open meanwhile.
+    async fn start(
+        &self,
+        mut offset: Offset,
+    ) -> Result<Option<(Slice, Position, ReadSlice)>, ReadError> {
         loop {
             let Some(slice) = self.slice(offset).await? else { return Ok(None) };
+            let pin = self.pin((slice.segment, slice.file));
             if slice.exact {
-                return Ok(Some((slice, slice.at)));
+                return Ok(Some((slice, slice.at, pin)));
             }
             if let Some(start) = self.exact_start(&slice, offset).await? {
-                return Ok(Some((slice, start)));
+                return Ok(Some((slice, start, pin)));
             }
             let Some(next) = slice.next_segment else { return Ok(None) };
             offset = next;
         }
+    }
+
+    /// Keeps a segment's file open while it is read: others may load segments meanwhile, and this
+    /// one may be the next to go.
+    fn pin(&self, (segment, file): (Offset, FileId)) -> ReadSlice {
+        ReadSlice::new(self, (segment, file), Position(0), ByteCount(0))
     }
 
     async fn slice(&self, offset: Offset) -> Result<Option<Slice>, ReadError> {
@@ -230,6 +241,8 @@ impl Partition {
         only_equal: bool,
     ) -> Result<Option<FoundRecord>, ReadError> {
         let Some(range) = range else { return Ok(None) };
+        self.core.sealed.borrow_mut().touch(self.cell.number, range.segment);
+        let _pin = self.pin((range.segment, range.file));
         let mut walk = HeaderWalk::new(&self.core, range.file, range.from, range.to);
         while let Some((header, at)) = walk.next().await? {
             let last = header.last_offset().ok_or(ReadError::Corrupt { at })?;

@@ -41,9 +41,11 @@ impl SealedFiles {
         }
     }
 
-    /// A segment is loaded and takes `bytes` of heap.
+    /// A segment is open, and its indexes take `bytes` of heap.
     pub fn note(&mut self, number: u32, segment: Offset, bytes: ByteCount) {
-        if self.entries.contains_key(&(number, segment)) {
+        if let Some(entry) = self.entries.get_mut(&(number, segment)) {
+            self.bytes = self.bytes - entry.bytes + bytes.0;
+            entry.bytes = bytes.0;
             return;
         }
         self.uses += 1;
@@ -107,5 +109,15 @@ mod tests {
         assert_eq!(sealed.over_limit(), vec![(1, Offset(0)), (2, Offset(0))]);
         sealed.forget(3);
         assert_eq!(sealed.bytes, 0);
+    }
+
+    #[test]
+    fn what_is_loaded_later_counts_as_well() {
+        let mut sealed = SealedFiles::new(ByteCount(100), 9);
+        sealed.note(1, Offset(0), ByteCount(0));
+        sealed.note(1, Offset(5), ByteCount(60));
+        sealed.note(1, Offset(0), ByteCount(60));
+        assert_eq!(sealed.over_limit(), vec![(1, Offset(0))]);
+        assert_eq!(sealed.bytes, 60);
     }
 }

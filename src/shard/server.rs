@@ -38,6 +38,9 @@ pub struct NetworkOptions {
     pub frames_bytes_max: ByteCount,
     /// Connections at a time; further ones are closed at once.
     pub connections_max: usize,
+    /// Answers of one connection that may be under way together; beyond that it isn't read. At
+    /// least 1.
+    pub pipeline_max: usize,
     /// `connections.max.idle.ms`.
     pub idle_ms: u64,
 }
@@ -48,6 +51,7 @@ impl Default for NetworkOptions {
             frame_bytes_max: ByteCount(100 << 20),
             frames_bytes_max: ByteCount(128 << 20),
             connections_max: 10_000,
+            pipeline_max: 1024,
             idle_ms: 600_000,
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::disk::plain::PlainDisk;
-use crate::disk::{Disk, DiskError, Finished, Listed, Plan};
+use crate::disk::{Disk, DiskError, Finished, Lane, Listed, Plan};
 use crate::ring::RingDisk;
 
 /// Which engine runs the plans.
@@ -91,7 +91,8 @@ impl Disk for Storage {
 }
 
 /// The disk as straight-line code uses it (opening a log, recovering one) while plans of other
-/// logs are under way: theirs are kept aside when they finish, for the engine to complete.
+/// logs, and reads of the same one, are under way: those are kept aside when they finish, for the
+/// engine to complete.
 pub struct Aside<'a> {
     storage: &'a mut Storage,
     aside: &'a mut Vec<Finished>,
@@ -119,7 +120,8 @@ impl Disk for Aside<'_> {
     fn reap(&mut self, wait: bool) -> Option<Finished> {
         loop {
             let finished = self.storage.reap(wait)?;
-            if finished.plan.tag.owner == self.owner {
+            let tag = finished.plan.tag;
+            if tag.owner == self.owner && tag.lane != Lane::Read {
                 return Some(finished);
             }
             self.aside.push(finished);

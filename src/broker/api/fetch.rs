@@ -43,7 +43,10 @@ pub async fn answer(node: Rc<Node>, header: RequestHeader, request: FetchRequest
         return refuse(&node, &header, ErrorCode::FetchSessionIdNotFound);
     }
     let reader = Reader { node: &node, version: header.version, request: &request };
-    let patience = Duration::from_millis(u64::try_from(request.wait_max_ms).unwrap_or(0));
+    // No longer than a connection may be idle: whoever asked for more is gone by then.
+    let idle_ms = node.shared.config.connection_idle_ms_max.unwrap_or(u64::MAX);
+    let patience_ms = u64::try_from(request.wait_max_ms).unwrap_or(0).min(idle_ms);
+    let patience = Duration::from_millis(patience_ms);
     let deadline = Instant::now() + patience;
     loop {
         let round = reader.read().await;

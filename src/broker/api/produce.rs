@@ -52,7 +52,7 @@ pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
         refuse_all(frame, ErrorCode::InvalidRequiredAcks)
     };
     if acks == 0 {
-        return Reply::Ready(silent(&pendings));
+        return silent(pendings);
     }
     let node = node.clone();
     Reply::Later(Box::pin(async move {
@@ -61,15 +61,29 @@ pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
     }))
 }
 
-/// What acks 0 is answered with.
-fn silent(pendings: &Pendings) -> Answer {
-    match pendings.iter().find(|pending| !pending.answer.error.is_none()) {
-        None => Answer::Nothing,
-        Some(failed) => {
-            let (index, error) = (failed.answer.index, failed.answer.error);
-            Answer::Close(format!("Produce with acks=0 failed for partition {index}: {error}"))
-        }
+/// What acks 0 is answered with: nothing, but not before the batches are as durable as they are to
+/// be. Until then the frame counts against the connection's and the shard's limits, or a producer
+/// that is faster than the disk would fill the memory.
+fn silent(pendings: Pendings) -> Reply {
+    let failed = pendings.iter().find(|pending| !pending.answer.error.is_none());
+    if let Some(Pending { answer, .. }) = failed {
+        return Reply::Ready(unanswered(answer.index, &answer.error));
     }
+    Reply::Later(Box::pin(async move {
+        for Pending { answer, due } in pendings {
+            if let Some(reached) = due
+                && let Err(error) = reached.await
+            {
+                return unanswered(answer.index, &error);
+            }
+        }
+        Answer::Nothing
+    }))
+}
+
+/// How a producer that waits for no answer learns of a failure.
+fn unanswered(partition: i32, error: &dyn std::fmt::Display) -> Answer {
+    Answer::Close(format!("Produce with acks=0 failed for partition {partition}: {error}"))
 }
 
 fn refuse_all(frame: ProduceFrame, error: ErrorCode) -> (TopicGroups, Pendings) {

@@ -70,7 +70,7 @@ pub const SERVER: &[Setting] = &[
         "max.connections",
         Kind::INT_NOT_NEGATIVE,
         Some("10000"),
-        "Most connections of one shard; more wait in the kernel's queue. Kafka: 2147483647, per \
+        "Most connections of one shard; further ones are closed at once. Kafka: 2147483647, per \
          broker.",
     ),
     of(
@@ -297,7 +297,7 @@ pub const SERVER: &[Setting] = &[
     of(
         "uringlog.connection.pipeline.max",
         Kind::Int(1, 10_000),
-        Some("64"),
+        Some("1024"),
         "Produce requests of one connection that may wait for their answers; then it isn't read.",
     ),
     of(

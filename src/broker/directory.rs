@@ -560,7 +560,8 @@ mod tests {
             found,
             [(key("flights", 2), Found { topic_id: Some(id), has_records: false })].into()
         );
-        assert_eq!(directory.deleted_partitions().expect("listed"), [deleted.clone()]);
+        let found = directory.deleted_partitions().expect("listed");
+        assert_eq!(found, std::slice::from_ref(&deleted));
         directory.remove_deleted(&deleted).expect("removed");
         assert!(directory.deleted_partitions().expect("listed").is_empty());
         assert!(root.path().join("no partition").exists());

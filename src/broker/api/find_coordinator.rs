@@ -59,7 +59,13 @@ pub fn answer(
 
 fn no_coordinator(node: &Node, key: StrBytes, kind: i8) -> Coordinator {
     let refused = refusal(kind);
-    node.complain(|| format!("FindCoordinator for {:?}: {refused}", key.as_str()));
+    let line = || format!("FindCoordinator for {:?}: {refused}", key.as_str());
+    // Clients with assigned partitions that have a group id ask every second, for ever.
+    if kind == GROUP {
+        node.mention(line)
+    } else {
+        node.complain(line)
+    }
     Coordinator::default()
         .with_key(key)
         .with_node_id((-1).into())

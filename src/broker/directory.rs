@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::broker::lock::{DirectoryLock, LockError};
+use crate::disk::lock::{DirectoryLock, LockError};
 use crate::format::checkpoint::{self, PartitionOffset};
 use crate::format::names::{DirectoryState, PartitionDirectory, TopicName, Unique};
 use crate::format::properties::{self, DirectoryId, MetaProperties, MetaPropertiesError};

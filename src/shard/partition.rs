@@ -377,6 +377,21 @@ impl ReadSlice {
     }
 }
 
+impl ReadSlice {
+    /// Takes the first `length` bytes off, to be read on their own.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub(crate) fn split_to(&mut self, length: ByteCount) -> ReadSlice {
+        let rest = self.length.0.checked_sub(length.0).expect("no more than there is");
+        let partition = Partition::new(self.core.clone(), self.cell.clone());
+        let first = ReadSlice::new(&partition, (self.segment, self.file), self.at, length);
+        self.at += length;
+        self.length = ByteCount(rest);
+        first
+    }
+}
+
 impl Drop for ReadSlice {
     fn drop(&mut self) {
         let mut pins = self.cell.pins.borrow_mut();

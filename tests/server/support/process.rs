@@ -32,7 +32,7 @@ pub fn directory() -> SharedDirectory {
 #[derive(Clone)]
 pub struct Launch {
     directory: PathBuf,
-    kept: Option<SharedDirectory>,
+    _kept: Option<SharedDirectory>,
     engine: String,
     shards: u16,
     arguments: Vec<String>,
@@ -44,14 +44,14 @@ impl Launch {
     /// One shard, in a new directory of its own.
     pub fn new(engine: &str) -> Launch {
         let kept = directory();
-        Launch { kept: Some(kept.clone()), ..Launch::at(engine, kept.path()) }
+        Launch { _kept: Some(kept.clone()), ..Launch::at(engine, kept.path()) }
     }
 
     /// One shard, in a directory that somebody else keeps.
     pub fn at(engine: &str, directory: &Path) -> Launch {
         Launch {
             directory: directory.to_owned(),
-            kept: None,
+            _kept: None,
             engine: engine.to_owned(),
             shards: 1,
             arguments: Vec::new(),

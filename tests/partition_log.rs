@@ -8,7 +8,7 @@ use std::path::Path;
 use support::{START, Store, batch, config, idempotent, spec};
 use uringlog::disk::faults::FaultHook;
 use uringlog::disk::plain::PlainDisk;
-use uringlog::disk::{DiskError, Step};
+use uringlog::disk::{Disk, DiskError, Finished, Step, StepFailure};
 use uringlog::log::{
     AppendError, Cause, Durability, Located, LogConfig, LogState, ReadError, TimestampSearch,
 };
@@ -56,7 +56,7 @@ fn offsets_are_assigned_and_everything_staged_is_one_plan() {
     assert_eq!(plan.steps.len(), 1, "one write: {plan:?}");
     assert!(store.log.plan(START).is_none(), "one plan is under way at a time");
     let third = store.append(batch(1, 10, START));
-    let finished = uringlog::disk::Disk::run(&mut store.disk, plan);
+    let finished = Disk::run(&mut store.disk, plan);
     let completed = store.log.complete(finished, START);
     assert_eq!(completed.high_watermark, Some(second.due));
     assert_eq!(store.log.cursors().next, third.due);
@@ -84,7 +84,7 @@ fn the_device_tier_shows_nothing_before_the_sync() {
     assert!(matches!(plan.steps.last(), Some(Step::Sync { .. })), "{plan:?}");
     assert_eq!(store.log.locate(Offset(0)), Ok(Located::Empty));
     assert_eq!(store.log.timestamp_search(START), Ok(TimestampSearch::Nothing));
-    let finished = uringlog::disk::Disk::run(&mut store.disk, plan);
+    let finished = Disk::run(&mut store.disk, plan);
     assert_eq!(store.log.complete(finished, START).high_watermark, Some(appended.due));
     let cursors = store.log.cursors();
     assert_eq!((cursors.durable_end, cursors.recovery_point), (Offset(3), Offset(3)));
@@ -256,7 +256,7 @@ fn sealed_segments_are_unloaded_and_loaded_again() {
     let before = store.disk.files_open();
     for base in &bases[..bases.len() - 1] {
         let plan = store.log.unload(*base).expect("it is open");
-        let finished = uringlog::disk::Disk::run(&mut store.disk, plan);
+        let finished = Disk::run(&mut store.disk, plan);
         store.log.complete(finished, START);
         assert!(store.log.unload(*base).is_none());
     }
@@ -275,7 +275,7 @@ fn a_missing_index_costs_a_scan_and_nothing_else() {
     }
     store.settle();
     let plan = store.log.unload(Offset(0)).expect("it is open");
-    let finished = uringlog::disk::Disk::run(&mut store.disk, plan);
+    let finished = Disk::run(&mut store.disk, plan);
     store.log.complete(finished, START);
     let index = fixture.directory.path().join("topic-0/00000000000000000000.index");
     std::fs::remove_file(index).expect("it was there");
@@ -295,7 +295,7 @@ fn timestamps_are_found_where_the_index_says() {
         let found = loop {
             match store.log.timestamp_search(target).expect("online") {
                 TimestampSearch::Load(plan) => {
-                    let finished = uringlog::disk::Disk::run(&mut store.disk, plan);
+                    let finished = Disk::run(&mut store.disk, plan);
                     store.log.complete(finished, START);
                 }
                 TimestampSearch::Scan(scan) => break scan,
@@ -329,7 +329,7 @@ fn the_duplicate_of_a_batch_in_flight_waits_for_the_original() {
     assert!(again.duplicate);
     assert_eq!((again.base_offset, again.due), (original.base_offset, original.due));
     assert!(store.log.cursors().high_watermark < again.due);
-    let finished = uringlog::disk::Disk::run(&mut store.disk, plan);
+    let finished = Disk::run(&mut store.disk, plan);
     store.log.complete(finished, START);
     assert_eq!(store.log.cursors().high_watermark, again.due);
     let error = store.log.append(idempotent(5, 9, 1), START);
@@ -371,8 +371,75 @@ fn a_failed_sync_takes_the_log_offline() {
     assert!(matches!(error, Err(AppendError::Offline { .. })));
     let plan = store.log.close(START);
     assert!(plan.steps.iter().all(|step| matches!(step, Step::Close { .. })));
-    assert_eq!(uringlog::disk::Disk::run(&mut store.disk, plan).result, Ok(()));
+    assert_eq!(Disk::run(&mut store.disk, plan).result, Ok(()));
     assert_eq!(store.disk.files_open(), 0);
+}
+
+#[test]
+fn a_transient_failure_with_nothing_done_is_tried_again() {
+    let mut fixture = page_cache();
+    let store = &mut fixture.store;
+    let appended = store.append(batch(1, 10, START));
+    let failure = StepFailure { step: 0, partial: false, error: DiskError::Transient(11) };
+    for _ in 0..8 {
+        let plan = store.log.plan(START).expect("offered again");
+        let completed = store.log.complete(Finished { plan, result: Err(failure) }, START);
+        assert_eq!(completed.stopped, None);
+    }
+    store.settle();
+    assert_eq!(store.log.cursors().high_watermark, appended.due);
+    store.append(batch(1, 10, START));
+    let plan = store.log.plan(START).expect("staged");
+    let partial = StepFailure { partial: true, ..failure };
+    let completed = store.log.complete(Finished { plan, result: Err(partial) }, START);
+    assert!(matches!(completed.stopped, Some(LogState::Offline(Cause::Write { .. }))));
+}
+
+#[test]
+fn a_plan_under_way_when_housekeeping_fails_counts_no_more() {
+    let mut fixture = page_cache();
+    let store = &mut fixture.store;
+    store.append(batch(1, 3_000, START));
+    store.append(batch(1, 3_000, START));
+    let plan = store.log.plan(START).expect("staged");
+    let finished = Disk::run(&mut store.disk, plan);
+    store.log.complete(finished, START);
+    store.append(batch(1, 10, START));
+    let under_way = store.log.plan(START).expect("staged");
+    fixture.faults.fail_sync(1, EIO);
+    let flush = store.log.housekeeping(START).expect("a sealed segment");
+    let finished = Disk::run(&mut store.disk, flush);
+    let completed = store.log.complete(finished, START);
+    assert!(matches!(completed.stopped, Some(LogState::Offline(Cause::Sync { .. }))));
+    let finished = Disk::run(&mut store.disk, under_way);
+    assert_eq!(store.log.complete(finished, START).high_watermark, None);
+    assert_eq!(store.log.cursors().next, Offset(2));
+    assert!(!store.log.is_in_flight());
+    let plan = store.log.close(START);
+    assert_eq!(Disk::run(&mut store.disk, plan).result, Ok(()));
+    assert!(!matches!(store.log.state(), LogState::Offline(Cause::Closed)), "no clean stop");
+    assert_eq!(store.disk.files_open(), 0);
+}
+
+#[test]
+fn the_tier_may_change_while_the_log_serves() {
+    let mut fixture = page_cache();
+    let store = &mut fixture.store;
+    store.append(batch(1, 3_000, START));
+    store.append(batch(1, 3_000, START));
+    let plan = store.log.plan(START).expect("staged");
+    let finished = Disk::run(&mut store.disk, plan);
+    store.log.complete(finished, START);
+    store.log.reconfigure(config(Durability::Device));
+    store.append(batch(1, 10, START));
+    let plan = store.log.plan(START).expect("staged");
+    let finished = Disk::run(&mut store.disk, plan);
+    // The first segment is not flushed yet, so the sync of the second one promises nothing.
+    assert_eq!(store.log.complete(finished, START).high_watermark, None);
+    assert_eq!(store.log.cursors().durable_end, Offset(0));
+    store.settle();
+    let cursors = store.log.cursors();
+    assert_eq!((cursors.durable_end, cursors.high_watermark), (Offset(3), Offset(3)));
 }
 
 #[test]
@@ -503,7 +570,7 @@ fn a_retired_log_is_out_of_sight() {
         name: "topic-0.0123456789abcdef0123456789abcdef-delete".into(),
     };
     let plan = store.log.retire(renamed.clone());
-    let finished = uringlog::disk::Disk::run(&mut store.disk, plan);
+    let finished = Disk::run(&mut store.disk, plan);
     assert_eq!(finished.result, Ok(()));
     store.log.complete(finished, START);
     assert_eq!(store.log.state(), LogState::Offline(Cause::Retired));

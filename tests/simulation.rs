@@ -13,9 +13,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use support::{CLEAN, KILLED, START, Store, batch, config, idempotent, spec};
+use uringlog::disk::plan::Parts;
 use uringlog::disk::sim::{SimDisk, SimOptions};
-use uringlog::log::{Durability, LogConfig, LogState, OpenError, Opening, RecoveryReport};
-use uringlog::units::{ByteCount, Offset, Timestamp};
+use uringlog::disk::{Disk, Lane, Plan, PlanTag, Step};
+use uringlog::log::{
+    Durability, LogConfig, LogSpec, LogState, OpenError, Opening, PartitionLog, RecoveryReport,
+};
+use uringlog::units::{ByteCount, Offset, Position, Timestamp};
 
 const DIRECTORY: &str = "/data/topic-0";
 const ACTIONS: usize = 40;
@@ -115,8 +119,8 @@ impl Run {
             disk.crash_after_steps(steps);
         }
         let spec = spec(Path::new(DIRECTORY), self.config());
-        let (log, plan) = uringlog::log::PartitionLog::create(spec, START);
-        let finished = uringlog::disk::Disk::run(&mut disk, plan);
+        let (log, plan) = PartitionLog::create(spec, START);
+        let finished = Disk::run(&mut disk, plan);
         let mut store = Store { log, disk, now: START };
         if store.disk.is_crashed() {
             return (store.disk, known);
@@ -181,7 +185,7 @@ impl Run {
             return store;
         }
         let plan = store.log.close(store.now);
-        let finished = uringlog::disk::Disk::run(&mut store.disk, plan);
+        let finished = Disk::run(&mut store.disk, plan);
         if store.disk.is_crashed() {
             return store;
         }
@@ -190,7 +194,7 @@ impl Run {
         known.is_clean = true;
         let how = Opening { log_start: Some(known.log_start), ..CLEAN };
         let spec = spec(Path::new(DIRECTORY), self.config());
-        let opened = uringlog::log::PartitionLog::open(&mut store.disk, spec, how, store.now);
+        let opened = PartitionLog::open(&mut store.disk, spec, how, store.now);
         match opened {
             Ok((log, report)) => {
                 assert!(!report.is_lossy(), "{report:?}");
@@ -215,7 +219,7 @@ impl Run {
         for _ in 0..random.below(4) {
             disk.crash_after_steps(random.below(60));
             let spec = spec(Path::new(DIRECTORY), self.config());
-            match uringlog::log::PartitionLog::open(&mut disk, spec, how, START) {
+            match PartitionLog::open(&mut disk, spec, how, START) {
                 Ok(_) => {}
                 Err(error) => assert!(disk.is_crashed(), "{error}"),
             }
@@ -317,6 +321,126 @@ fn check_seeds(seeds: std::ops::Range<u64>, tier: Durability, end: End) {
 #[test]
 fn the_device_tier_survives_power_cuts() {
     check_seeds(1..9, Durability::Device, End::PowerCut);
+}
+
+/// Writes and syncs fail now and then, and the disk is full for a while: whatever happens, what was
+/// acknowledged stays, and the log comes back.
+#[test]
+fn failing_disks_lose_nothing_acknowledged() {
+    let (mut read_only, mut offline) = (0, 0);
+    for seed in 1..60 {
+        let run = Run { seed, tier: Durability::Device, end: End::PowerCut };
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let faulty = SimOptions {
+            seed,
+            root: "/data".into(),
+            write_fails_one_in: 25,
+            sync_fails_one_in: 25,
+            ..SimOptions::default()
+        };
+        let config = LogConfig { retention_bytes: None, ..run.config() };
+        let spec = spec(Path::new(DIRECTORY), config);
+        let Some(mut store) = created(SimDisk::new(faulty), spec.clone()) else { continue };
+        let mut known = Known::default();
+        for _ in 0..60 {
+            let quota = (random.below(4) == 0).then(|| ByteCount(random.below(120_000)));
+            store.disk.set_quota(quota);
+            let batch = batch(1, size_of(random.below(900)), store.now);
+            if store.log.state() == LogState::Serving {
+                known.stage(&mut store, batch);
+            }
+            while let Some(finished) = store.step() {
+                store.log.complete(finished, store.now);
+                known.note(&store);
+            }
+            known.waiting.clear();
+            match store.log.state() {
+                LogState::Serving => {}
+                LogState::ReadOnly(_) => {
+                    read_only += 1;
+                    // It may fail, too, and is tried again after the next append.
+                    let _ = store.log.resume(&mut store.disk, store.now);
+                }
+                LogState::Offline(_) => {
+                    offline += 1;
+                    store = reopened(store.disk, &spec);
+                }
+            }
+            let found: BTreeMap<u64, u32> = store
+                .batches_from(Offset(0))
+                .iter()
+                .map(|it| (it.header().base_offset.unsigned_abs(), it.header().crc))
+                .collect();
+            for (base, crc) in &known.acked {
+                assert_eq!(found.get(base), Some(crc), "seed {seed}, offset {base}");
+            }
+        }
+    }
+    assert!(read_only > 50, "{read_only}");
+    assert!(offline > 50, "{offline}");
+}
+
+fn created(mut disk: SimDisk, spec: LogSpec) -> Option<Store<SimDisk>> {
+    let (log, plan) = PartitionLog::create(spec, START);
+    let finished = disk.run(plan);
+    let mut store = Store { log, disk, now: START };
+    store.log.complete(finished, START);
+    (store.log.state() == LogState::Serving).then_some(store)
+}
+
+/// Opens after a power cut, as often as it takes.
+fn reopened(disk: SimDisk, spec: &LogSpec) -> Store<SimDisk> {
+    let mut disk = disk.crash();
+    disk.set_quota(None);
+    loop {
+        match PartitionLog::open(&mut disk, spec.clone(), KILLED, START) {
+            Ok((log, _)) => return Store { log, disk, now: START },
+            Err(OpenError::Disk { .. }) => disk = disk.crash(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A byte of a durable batch is wrong, and the power is cut at every step of the recovery.
+#[test]
+fn damage_costs_only_itself_even_if_recovery_is_cut() {
+    let damage = |segment: u64, at: u64| {
+        let run = Run { seed: 3, tier: Durability::Device, end: End::PowerCut };
+        let mut store = Store::create(run.disk(), spec(Path::new(DIRECTORY), run.config()));
+        for _ in 0..90 {
+            store.append(batch(1, 60, START));
+        }
+        store.settle();
+        let slice = store.locate(Offset(segment)).expect("there");
+        let byte = store.bytes(slice.file, Position(at), Position(at + 1))[0] ^ 0x41;
+        let file = slice.file;
+        let steps = smallvec::smallvec![
+            Step::Write { file, at: Position(at), parts: Parts::from_iter([vec![byte].into()]) },
+            Step::Sync { file },
+        ];
+        let tag = PlanTag { owner: 99, lane: Lane::Append, number: 0 };
+        assert_eq!(store.disk.run(Plan { tag, steps }).result, Ok(()));
+        (run, store.disk.reopen())
+    };
+    // The first and a later batch of the first, the second and the last segment.
+    for (segment, lost) in [(0, 0), (0, 4), (31, 31), (31, 40), (62, 62), (62, 70)] {
+        let at = (lost - segment) * batch(1, 60, START).size().0 + 70;
+        for steps in 0.. {
+            let (run, mut disk) = damage(segment, at);
+            disk.crash_after_steps(steps);
+            let spec = || spec(Path::new(DIRECTORY), run.config());
+            let is_cut = PartitionLog::open(&mut disk, spec(), KILLED, START).is_err();
+            let (mut store, _) = Store::open(disk.crash(), spec(), KILLED).expect("opens");
+            let start = store.log.cursors().log_start;
+            let found: Vec<u64> = store.read_from(start).iter().map(|it| it.0).collect();
+            let expected: Vec<u64> = (0..90).filter(|offset| *offset != lost).collect();
+            assert_eq!(found, expected, "offset {lost} damaged, cut at step {steps}");
+            if !is_cut {
+                assert!(steps > 20, "the recovery takes more steps than {steps}");
+                break;
+            }
+        }
+    }
 }
 
 #[test]

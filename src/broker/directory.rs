@@ -382,9 +382,9 @@ fn key_of(error: &MetaPropertiesError) -> &'static str {
 /// there is none.
 fn line_of(bytes: &[u8], key: &str) -> usize {
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
-    let sets = |line: &&[u8]| !key.is_empty() && line.trim_ascii().starts_with(key.as_bytes());
+    let sets = |line: &[u8]| !key.is_empty() && line.trim_ascii().starts_with(key.as_bytes());
     let last = lines.iter().rposition(|line| !line.trim_ascii().is_empty()).unwrap_or(0);
-    lines.iter().rposition(|line| sets(&line)).unwrap_or(last) + 1
+    lines.iter().rposition(|line| sets(line)).unwrap_or(last) + 1
 }
 
 /// The directory of a partition, by its files; what is wrong with them comes up when it is opened.
@@ -560,7 +560,7 @@ mod tests {
             found,
             [(key("flights", 2), Found { topic_id: Some(id), has_records: false })].into()
         );
-        assert_eq!(directory.deleted_partitions().expect("listed"), [deleted.clone()]);
+        assert_eq!(directory.deleted_partitions().expect("listed"), std::slice::from_ref(&deleted));
         directory.remove_deleted(&deleted).expect("removed");
         assert!(directory.deleted_partitions().expect("listed").is_empty());
         assert!(root.path().join("no partition").exists());

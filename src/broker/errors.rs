@@ -93,7 +93,8 @@ impl Complaints {
         }
         if self.written.get() < COMPLAINTS_PER_SECOND_MAX {
             self.written.set(self.written.get() + 1);
-            tracing::warn!("{}", line());
+            let line = line();
+            tracing::warn!("{line}");
         } else {
             self.suppressed.set(self.suppressed.get() + 1);
         }

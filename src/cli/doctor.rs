@@ -1,8 +1,9 @@
 //! `uringlog doctor`: what this host offers, and which engine would run.
 //!
 //! Looking at kernel, limits and file system happens here; what a ring can do is probed by the ring
-//! layer and handed in as [`RingFindings`]. The report and the verdict are functions of both.
+//! layer and put into words as [`RingFindings`]. The report and the verdict are functions of both.
 
+mod findings;
 mod mounts;
 
 use std::fmt::Write as _;
@@ -11,8 +12,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, getrlimit};
+use crate::ring::limits;
+use crate::ring::probe::{Punting, probe, punting};
 
+pub use findings::{RingFeature, RingFindings};
 pub use mounts::{Mount, mount_of};
 
 /// Exit status when the ring engine can run.
@@ -22,37 +25,17 @@ pub const EXIT_FALLBACK: u8 = 3;
 
 /// Open files that a server with many partitions and connections wants.
 const OPEN_FILES_WANTED: u64 = 65_536;
+/// Locked memory that the rings of a few shards are charged with by kernels before Linux 5.12.
+const MEMLOCK_BYTES_WANTED: u64 = 8 << 20;
 /// Capacity of the pipes that answers are spliced through, in bytes.
 const PIPE_BYTES_WANTED: u64 = 1 << 20;
+/// Pages of the pipes of one shard: 16 pipes of 1 MiB.
+const PIPE_PAGES_OF_SHARD: u64 = 16 * 256;
 /// Syncs that are timed, and the longest time spent on them.
 const SYNC_SAMPLES: usize = 50;
 const SYNC_TIME_MAX: Duration = Duration::from_secs(2);
 /// Bytes written before each sync.
 const SYNC_WRITE_BYTES: usize = 4096;
-
-/// What the ring layer found by trying.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RingFindings {
-    /// Why no ring can be set up: errno and remedy. `None` when one can.
-    pub refusal: Option<String>,
-    /// Features one by one.
-    pub features: Vec<RingFeature>,
-    /// Whether buffered writes in the directory go to kernel workers; `None` when it wasn't seen.
-    pub punts_buffered_writes: Option<bool>,
-}
-
-/// One thing that a ring can or can't do here.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RingFeature {
-    /// What it is.
-    pub name: String,
-    /// Whether it works.
-    pub works: bool,
-    /// Whether the ring engine can't run without it.
-    pub is_needed: bool,
-    /// What the probe saw: errno, time, or how to get the feature.
-    pub detail: String,
-}
 
 /// What the host is like.
 #[derive(Clone, PartialEq, Debug)]
@@ -71,8 +54,10 @@ pub struct Host {
     pub open_files: (Option<u64>, Option<u64>),
     /// Largest pipe of an ordinary user, in bytes.
     pub pipe_bytes_max: Option<u64>,
+    /// Pages in all pipes of an ordinary user before new ones are made small; 0 is no limit.
+    pub pipe_pages_max: Option<u64>,
     /// `kernel.io_uring_disabled`; absent in older kernels.
-    pub io_uring_disabled: Option<u64>,
+    pub io_uring_disabled: Option<u32>,
 }
 
 /// What the directory's file system is like.
@@ -113,6 +98,18 @@ impl Verdict {
     }
 }
 
+/// Examines host and directory, writes the report, and says which engine `auto` takes.
+///
+/// # Errors
+/// When the report can't be written.
+pub fn run(directory: &Path, out: &mut impl Write) -> io::Result<Verdict> {
+    let storage = examine_storage(directory);
+    let writes = punting(&storage.directory).map_err(|error| error.to_string());
+    let findings = RingFindings::of(&probe(), writes);
+    out.write_all(report(&examine_host(), &storage, &findings).as_bytes())?;
+    Ok(verdict(&findings))
+}
+
 /// Which engine `auto` takes.
 pub fn verdict(findings: &RingFindings) -> Verdict {
     if let Some(refusal) = &findings.refusal {
@@ -129,16 +126,17 @@ pub fn verdict(findings: &RingFindings) -> Verdict {
 /// Looks at the host. What can't be read is left out.
 pub fn examine_host() -> Host {
     let system = rustix::system::uname();
-    let open_files = getrlimit(Resource::Nofile);
+    let limits = limits::read();
     Host {
         kernel: system.release().to_string_lossy().into_owned(),
         machine: system.machine().to_string_lossy().into_owned(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-        memlock: getrlimit(Resource::Memlock).current,
+        memlock: limits.memlock,
         may_lock_memory: has_ipc_lock(),
-        open_files: (open_files.current, open_files.maximum),
-        pipe_bytes_max: read_number("/proc/sys/fs/pipe-max-size"),
-        io_uring_disabled: read_number("/proc/sys/kernel/io_uring_disabled"),
+        open_files: (limits.nofile, limits.nofile_hard),
+        pipe_bytes_max: limits.pipe_bytes_max,
+        pipe_pages_max: limits.pipe_user_pages_soft,
+        io_uring_disabled: limits.io_uring_disabled,
     }
 }
 
@@ -168,16 +166,23 @@ pub fn report(host: &Host, storage: &Storage, findings: &RingFindings) -> String
     report_host(&mut out, host);
     report_ring(&mut out, findings);
     report_storage(&mut out, storage);
-    match findings.punts_buffered_writes {
-        Some(true) => out.line("buffered writes", "handed to kernel workers on this file system"),
-        Some(false) => out.line("buffered writes", "done in place"),
-        None => out.line("buffered writes", "not seen"),
-    }
+    out.line("buffered writes", &buffered_writes(&findings.buffered_writes));
     match verdict(findings) {
         Verdict::Ring => out.line("engine auto", "uring: everything that it needs works"),
         Verdict::PlainFile(why) => out.line("engine auto", &format!("plain-file: {why}")),
     }
     out.0
+}
+
+fn buffered_writes(found: &Result<Punting, String>) -> String {
+    match found {
+        Ok(Punting::Never) => "done in place by the ring".to_owned(),
+        Ok(Punting::Sometimes) => {
+            "handed to kernel workers when the file's time changes, else done in place".to_owned()
+        }
+        Ok(Punting::Always) => "handed to kernel workers on this file system".to_owned(),
+        Err(why) => format!("not tried: {why}"),
+    }
 }
 
 struct Lines(String);
@@ -193,7 +198,10 @@ fn report_host(out: &mut Lines, host: &Host) {
     let memlock = match (host.memlock, host.may_lock_memory) {
         (None, _) => "no limit".to_owned(),
         (Some(bytes), true) => format!("{}, not enforced for this process", size(bytes)),
-        (Some(bytes), false) => format!("{} - raise with LimitMEMLOCK= or ulimit -l", size(bytes)),
+        (Some(bytes), false) if bytes < MEMLOCK_BYTES_WANTED => {
+            format!("{} - raise with LimitMEMLOCK= or ulimit -l", size(bytes))
+        }
+        (Some(bytes), false) => size(bytes),
     };
     out.line("locked memory", &memlock);
     out.line("open files", &open_files(host.open_files));
@@ -204,6 +212,14 @@ fn report_host(out: &mut Lines, host: &Host) {
             String::new()
         };
         out.line("pipe size", &format!("up to {}{advice}", size(bytes)));
+    }
+    match host.pipe_pages_max {
+        None => {}
+        Some(0) => out.line("pipe pages", "no limit"),
+        Some(pages) => out.line("pipe pages", &{
+            let shards = pages / PIPE_PAGES_OF_SHARD;
+            format!("{pages} for all pipes of a user, enough for {shards} shards")
+        }),
     }
     match host.io_uring_disabled {
         Some(0) => out.line("io_uring sysctl", "enabled"),
@@ -217,19 +233,23 @@ fn report_host(out: &mut Lines, host: &Host) {
     }
 }
 
+/// `serve` raises the soft limit to the hard one, so only the hard one needs advice.
 fn open_files((soft, hard): (Option<u64>, Option<u64>)) -> String {
     let shown = |limit: Option<u64>| limit.map_or("no limit".to_owned(), |limit| limit.to_string());
-    let advice = match soft {
-        Some(soft) if soft < OPEN_FILES_WANTED => " - raise with LimitNOFILE= or ulimit -n",
+    let advice = match hard {
+        Some(hard) if hard < OPEN_FILES_WANTED => " - raise with LimitNOFILE= or ulimit -Hn",
         _ => "",
     };
-    format!("{}, at most {}{advice}", shown(soft), shown(hard))
+    if soft == hard {
+        return format!("{}{advice}", shown(hard));
+    }
+    format!("{}, serve raises it to {}{advice}", shown(soft), shown(hard))
 }
 
 fn report_ring(out: &mut Lines, findings: &RingFindings) {
     match &findings.refusal {
-        Some(refusal) => out.line("io_uring", &format!("refused: {refusal}")),
-        None => out.line("io_uring", "a ring can be set up"),
+        Some(refusal) => out.line("io_uring", refusal),
+        None => out.line("io_uring", "the ring engine can run"),
     }
     for feature in &findings.features {
         let state = match (feature.works, feature.is_needed) {
@@ -303,10 +323,6 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn read_number(path: &str) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
 /// CAP_IPC_LOCK among the effective capabilities.
 fn has_ipc_lock() -> bool {
     const CAP_IPC_LOCK: u64 = 1 << 14;
@@ -361,6 +377,7 @@ mod tests {
             may_lock_memory: false,
             open_files: (Some(1024), Some(524_288)),
             pipe_bytes_max: Some(1 << 20),
+            pipe_pages_max: Some(16_384),
             io_uring_disabled: Some(0),
         }
     }
@@ -392,15 +409,16 @@ mod tests {
         let findings = RingFindings {
             refusal: None,
             features: vec![feature(false, false)],
-            punts_buffered_writes: Some(true),
+            buffered_writes: Ok(Punting::Always),
         };
         let expected = "\
 kernel            6.18.1 x86_64, 2 cores
-locked memory     8.0 MiB - raise with LimitMEMLOCK= or ulimit -l
-open files        1024, at most 524288 - raise with LimitNOFILE= or ulimit -n
+locked memory     8.0 MiB
+open files        1024, serve raises it to 524288
 pipe size         up to 1.0 MiB
+pipe pages        16384 for all pipes of a user, enough for 4 shards
 io_uring sysctl   enabled
-io_uring          a ring can be set up
+io_uring          the ring engine can run
   splice          missing, not needed - EINVAL (22)
 directory         /srv/data doesn't exist yet, looking at /srv
 file system       ext4 on /dev/vdb at /srv (rw,noatime)
@@ -414,16 +432,35 @@ engine auto       uring: everything that it needs works
     }
 
     #[test]
+    fn limits_that_are_too_low_come_with_advice() {
+        let low = Host {
+            memlock: Some(64 << 10),
+            open_files: (Some(256), Some(4096)),
+            pipe_bytes_max: Some(4096),
+            io_uring_disabled: Some(2),
+            ..host()
+        };
+        let mut out = Lines(String::new());
+        report_host(&mut out, &low);
+        for advice in ["LimitMEMLOCK=", "LimitNOFILE=", "fs.pipe-max-size=", "_disabled=0"] {
+            assert!(out.0.contains(advice), "{advice}: {}", out.0);
+        }
+    }
+
+    #[test]
     fn the_verdict_follows_what_is_needed() {
-        let with = |features| RingFindings { features, ..RingFindings::default() };
+        let findings = |refusal, features| {
+            let buffered_writes = Ok(Punting::Never);
+            RingFindings { refusal, features, buffered_writes }
+        };
+        let with = |features| findings(None, features);
         assert_eq!(verdict(&with(vec![feature(true, true), feature(false, false)])), Verdict::Ring);
         let missing = verdict(&with(vec![feature(false, true)]));
         let why = "splice doesn't work: EINVAL (22)".to_owned();
         assert_eq!(missing, Verdict::PlainFile(why));
         assert_eq!(missing.exit_status(), 3);
         let refusal = "EPERM (1): seccomp".to_owned();
-        let refused =
-            verdict(&RingFindings { refusal: Some(refusal.clone()), ..RingFindings::default() });
+        let refused = verdict(&findings(Some(refusal.clone()), Vec::new()));
         assert_eq!(refused, Verdict::PlainFile(refusal));
         assert_eq!(Verdict::Ring.exit_status(), 0);
     }

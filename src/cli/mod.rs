@@ -42,7 +42,7 @@ pub fn main() -> ExitCode {
         Command::Topic(topic) => run_topic(topic),
         Command::Produce(produce) => run_produce(produce),
         Command::Consume(consume) => run_consume(consume),
-        Command::Doctor(_) => return ExitCode::FAILURE,
+        Command::Doctor(doctor) => return run_doctor(&doctor),
     };
     match outcome {
         // Whoever read the output has seen enough.
@@ -99,6 +99,15 @@ fn resolve(address: &HostPort) -> Result<SocketAddr, String> {
         .to_socket_addrs()
         .map_err(|error| unknown(error.to_string()))?;
     found.next().ok_or_else(|| unknown("the host has no address".to_owned()))
+}
+
+fn run_doctor(doctor: &args::Doctor) -> ExitCode {
+    match doctor::run(&doctor.dir, &mut io::stdout().lock()) {
+        Ok(verdict) => ExitCode::from(verdict.exit_status()),
+        // Whoever read the output has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => exit(Err(format!("cannot write the report: {error}"))),
+    }
 }
 
 fn run_topic(topic: args::Topic) -> Result<(), CommandError> {

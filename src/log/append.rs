@@ -84,7 +84,7 @@ impl PartitionLog {
         let header = *batch.header();
         let base_offset = self.cursors.next;
         let last_offset = header.last_offset().expect("offsets were just assigned");
-        self.producers.update(&header);
+        self.producers.update(&header, now);
         self.active.stage(batch, self.config.index_interval_bytes, now);
         self.cursors.set_next(last_offset + 1);
         Appended {

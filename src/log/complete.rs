@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::partition::{Cause, LogState, PartitionLog, Target};
+use super::segment::SealedSegment;
 use crate::disk::{DiskError, Finished, Lane, Plan, Step, StepFailure};
 use crate::units::{Offset, Timestamp};
 
@@ -52,25 +53,33 @@ impl PartitionLog {
             self.retry = Some(plan);
             return Completed::default();
         }
+        let is_given_up = in_flight.is_given_up;
         self.in_flight = None;
         let state = self.state_after(&plan.steps[failure.step], failure);
         self.not_open.extend(plan.steps.drain(failure.step..).filter_map(|step| match step {
             Step::Create { file, .. } => Some(file),
             _ => None,
         }));
+        if is_given_up {
+            return Completed::default();
+        }
         Completed { stopped: Some(self.stop(state)), ..Completed::default() }
     }
 
     fn append_done(&mut self, plan: Plan) -> Completed {
         let in_flight = self.in_flight.take().expect("one append plan is under way");
         self.recycle(plan);
+        if in_flight.is_given_up {
+            return Completed::default();
+        }
         let target = in_flight.target;
         self.end = target;
         self.cursors.set_log_end(target.next);
         // A retention pass may have deleted the segment while it was being sealed.
-        let deleted = self.housekeeping.deleted.iter_mut();
-        for segment in self.sealed.iter_mut().chain(deleted) {
-            if !segment.is_settled && segment.next_base <= target.segment {
+        let deleted = self.housekeeping.deleted.iter_mut().rev();
+        let sealed = self.sealed.iter_mut().rev().take_while(|segment| !segment.is_settled);
+        for segment in sealed.chain(deleted.take_while(|segment| !segment.is_settled)) {
+            if segment.next_base <= target.segment {
                 segment.is_settled = true;
                 segment.is_log_durable = in_flight.is_synced;
             }
@@ -105,8 +114,8 @@ impl PartitionLog {
         {
             self.readable = shown;
         }
-        let unflushed = self.sealed.iter().find(|segment| segment.unflushed.is_some());
-        let flushed = unflushed.map_or(self.cursors.durable_end, |segment| segment.base);
+        let flushed =
+            self.unflushed().next().map_or(self.cursors.durable_end, |segment| segment.base);
         let point = flushed.min(self.cursors.durable_end);
         if point > self.cursors.recovery_point {
             self.cursors.set_recovery_point(point);
@@ -116,7 +125,10 @@ impl PartitionLog {
     /// The end of what is on the device: a sync of the active segment counts only as far as every
     /// segment before it is there, too.
     fn durable_target(&self) -> Target {
-        let Some(first) = self.sealed.iter().find(|segment| !segment.is_log_durable) else {
+        // What a failed plan sealed lies behind the log end.
+        let is_behind =
+            |segment: &&SealedSegment| !segment.is_log_durable && segment.base <= self.end.next;
+        let Some(first) = self.unflushed().find(is_behind) else {
             let last = self.sealed.iter().rev().find(|segment| segment.is_settled);
             let base = last.map(|segment| Target::base_of(segment.next_base));
             return base.filter(|base| base.next > self.synced.next).unwrap_or(self.synced);
@@ -157,6 +169,12 @@ impl PartitionLog {
         }
         self.active.discard_pending();
         self.cursors.set_next(self.cursors.log_end);
+        if self.retry.take().is_some() {
+            self.in_flight = None;
+        }
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.is_given_up = true;
+        }
         state
     }
 }

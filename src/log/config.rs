@@ -68,7 +68,7 @@ pub struct LogConfig {
     pub preallocate: bool,
     /// `max.compaction.lag.ms`.
     pub compaction_lag_max_ms: u64,
-    /// `producer.id.expiration.ms` of the broker.
+    /// `producer.id.expiration.ms` of the broker, counted by the server's clock.
     pub producer_expiration_ms: u64,
     /// Limit for the decompressed records of one batch; ours, not Kafka's: a bomb is refused.
     pub decompressed_bytes_max: ByteCount,

@@ -106,11 +106,13 @@ impl Housekeeping {
 
 impl PartitionLog {
     /// A retention pass: decides which of the oldest segments go and takes them off the log. Their
-    /// files follow with [`PartitionLog::housekeeping`].
+    /// files follow with [`PartitionLog::housekeeping`]. Producers that were silent for too
+    /// long are forgotten, too.
     pub fn retain(&mut self, now: Timestamp) -> Retained {
         if matches!(self.state, LogState::Offline(_)) {
             return Retained::default();
         }
+        self.producers.expire(now, self.config.producer_expiration_ms);
         let segments: Vec<SegmentInfo> = self.segments().collect();
         let (high_watermark, log_start) = (self.cursors.high_watermark, self.cursors.log_start);
         let view = RetentionView { segments: &segments, high_watermark, log_start };
@@ -133,6 +135,11 @@ impl PartitionLog {
             self.raise_log_start(first);
         }
         Retained { segments: count, rolled, blocked_by: expired.blocked_by }
+    }
+
+    /// Forgets the idempotent producers that have been silent for `producer.id.expiration.ms`.
+    pub fn expire_producers(&mut self, now: Timestamp) {
+        self.producers.expire(now, self.config.producer_expiration_ms);
     }
 
     /// Moves the log start up to `to` (DeleteRecords); a lower value is ignored. Whole segments
@@ -183,7 +190,7 @@ impl PartitionLog {
         let housekeeping = &self.housekeeping;
         let has_work = housekeeping.has_new_epochs
             || !housekeeping.to_close.is_empty()
-            || self.sealed.iter().any(SealedSegment::wants_flush)
+            || self.unflushed().any(SealedSegment::wants_flush)
             || housekeeping.deleted.front().is_some_and(|segment| segment.is_settled);
         let at_once = has_work.then_some(housekeeping.not_before.unwrap_or(Timestamp(0)));
         let unlink = housekeeping.renamed.front().map(|doomed| doomed.unlink_at);
@@ -194,7 +201,7 @@ impl PartitionLog {
     }
 
     fn next_job(&mut self, now: Timestamp) -> Option<(Job, Steps)> {
-        if let Some(segment) = self.sealed.iter().find(|segment| segment.wants_flush()) {
+        if let Some(segment) = self.unflushed().find(|segment| segment.wants_flush()) {
             return Some((Job::Flush(segment.base), self.flush_steps(segment)));
         }
         if std::mem::take(&mut self.housekeeping.has_new_epochs) {

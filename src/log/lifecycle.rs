@@ -56,7 +56,7 @@ impl PartitionLog {
         let mut log = PartitionLog::assemble(spec, parts);
         let steps = log.create_steps();
         let target = Target::base_of(base);
-        log.in_flight = Some(InFlight { target, is_synced: true, tries: 0 });
+        log.in_flight = Some(InFlight::new(target, true));
         let plan = Plan { tag: log.tag(Lane::Append, 0), steps };
         (log, plan)
     }
@@ -96,8 +96,11 @@ impl PartitionLog {
         steps.extend(self.open_files().map(|file| Step::Close { file }));
         let target = self.end_of_staged();
         self.last_sync = now;
-        self.in_flight = Some(InFlight { target, is_synced: is_serving, tries: 0 });
-        self.state = LogState::Offline(Cause::Closed);
+        self.in_flight = Some(InFlight::new(target, is_serving));
+        self.state = match self.state {
+            LogState::Serving => LogState::Offline(Cause::Closed),
+            LogState::ReadOnly(cause) | LogState::Offline(cause) => LogState::Offline(cause),
+        };
         Plan { tag: self.tag(Lane::Append, 0), steps }
     }
 
@@ -164,7 +167,7 @@ impl PartitionLog {
         steps.push(Step::SyncDirectory { directory: parent });
         self.stop(LogState::Offline(Cause::Retired));
         let target = self.end;
-        self.in_flight = Some(InFlight { target, is_synced: false, tries: 0 });
+        self.in_flight = Some(InFlight::new(target, false));
         Plan { tag: self.tag(Lane::Append, 0), steps }
     }
 

@@ -44,7 +44,8 @@ pub enum LogState {
     Serving,
     /// Reads only, until [`PartitionLog::resume`] finds room.
     ReadOnly(Cause),
-    /// Nothing, until it is opened anew.
+    /// Nothing, until it is opened anew. After [`Cause::Closed`], and no other, the directory is as
+    /// a clean stop leaves it.
     Offline(Cause),
 }
 
@@ -108,6 +109,8 @@ pub(super) struct InFlight {
     pub is_synced: bool,
     /// How often it was already submitted in vain.
     pub tries: u32,
+    /// Whether the log went out of service meanwhile: its success doesn't count.
+    pub is_given_up: bool,
 }
 
 /// One partition's log: takes batches, gives plans, takes their outcomes.
@@ -254,6 +257,13 @@ impl PartitionLog {
     /// Sealed segments that are loaded, with the heap that their indexes take.
     pub fn loaded(&self) -> impl Iterator<Item = (Offset, ByteCount)> + '_ {
         self.sealed.iter().filter_map(|segment| Some((segment.base, segment.loaded_bytes()?)))
+    }
+
+    /// Sealed segments whose flush isn't over. They are the last ones: flushes go in order.
+    pub(super) fn unflushed(&self) -> impl Iterator<Item = &SealedSegment> {
+        let is_unflushed = |segment: &&SealedSegment| segment.unflushed.is_some();
+        let count = self.sealed.iter().rev().take_while(is_unflushed).count();
+        self.sealed.range(self.sealed.len() - count..)
     }
 
     pub(super) fn is_device_tier(&self) -> bool {

@@ -85,12 +85,18 @@ impl PartitionLog {
         if is_synced {
             self.last_sync = now;
         }
-        self.in_flight = Some(InFlight { target, is_synced, tries: 0 });
+        self.in_flight = Some(InFlight::new(target, is_synced));
         Plan { tag: self.tag(Lane::Append, 0), steps }
     }
 
     pub(super) fn tag(&self, lane: Lane, number: u64) -> PlanTag {
         PlanTag { owner: self.number, lane, number }
+    }
+}
+
+impl InFlight {
+    pub(super) fn new(target: Target, is_synced: bool) -> InFlight {
+        InFlight { target, is_synced, tries: 0, is_given_up: false }
     }
 }
 

@@ -2,9 +2,12 @@
 //! sent twice is written once and a lost one is noticed.
 //!
 //! Rebuilt at start by replaying the headers of the log; an append to a known producer allocates
-//! nothing. Transactions come later: a transactional batch of a client is refused
-//! (INVALID_TXN_STATE, as by a Kafka broker that verifies transactions and knows none), but a log
-//! that Kafka wrote with them replays correctly.
+//! nothing. Silent producers are forgotten by this server's clock: counted from their last append
+//! or, after a start, from the start. Kafka counts from the time of their last record, so that
+//! records of the past (an import) have no idempotence there across a restart: the batch that was
+//! written, but not answered, before a kill is taken again. Transactions come later: a
+//! transactional batch of a client is refused (INVALID_TXN_STATE, as by a Kafka broker that
+//! verifies transactions and knows none), but a log that Kafka wrote with them replays correctly.
 
 use std::collections::BTreeMap;
 
@@ -90,8 +93,8 @@ impl Batches {
 struct Producer {
     epoch: ProducerEpoch,
     batches: Batches,
-    /// Of the last record or marker, not of its arrival; expiry counts from it.
-    last_timestamp: Timestamp,
+    /// When its last batch or marker was appended or replayed, by this server's clock.
+    last_seen: Timestamp,
     /// Where its open transaction began, which only a replayed log can have.
     transaction: Option<Offset>,
     /// Last offset that it wrote to; whoever wrote last is forgotten last.
@@ -102,7 +105,7 @@ impl Producer {
     const UNKNOWN: Producer = Producer {
         epoch: EPOCH_NONE,
         batches: Batches::EMPTY,
-        last_timestamp: Timestamp::NONE,
+        last_seen: Timestamp::NONE,
         transaction: None,
         last_offset: Offset(0),
     };
@@ -204,7 +207,10 @@ impl Producers {
 
     /// Remembers an appended batch, or one read back from the log at start, markers of transactions
     /// included: its offsets are assigned. Batches without a producer change nothing.
-    pub fn update(&mut self, header: &BatchHeader) {
+    ///
+    /// A batch read back counts as seen at the start, too: the server may have been down for longer
+    /// than producers are remembered, while the answer to this batch was still being waited for.
+    pub fn update(&mut self, header: &BatchHeader, now: Timestamp) {
         let (Some(base_offset), Some(last_offset)) = (header.base(), header.last_offset()) else {
             return;
         };
@@ -218,7 +224,7 @@ impl Producers {
         }
         let producer = self.producers.entry(header.producer_id).or_insert(Producer::UNKNOWN);
         producer.enter_epoch(header.producer_epoch);
-        producer.last_timestamp = header.max_timestamp;
+        producer.last_seen = now;
         producer.last_offset = last_offset;
         if header.is_control() {
             producer.transaction = None;
@@ -236,12 +242,12 @@ impl Producers {
         }
     }
 
-    /// Forgets producers without an open transaction whose last record is at least `expiration_ms`
-    /// older than `now`, by its own timestamp (`producer.id.expiration.ms`).
+    /// Forgets producers without an open transaction that were last seen `expiration_ms` or longer
+    /// before `now` (`producer.id.expiration.ms`).
     pub fn expire(&mut self, now: Timestamp, expiration_ms: u64) {
         let limit = i64::try_from(expiration_ms).unwrap_or(i64::MAX);
         self.producers.retain(|_, producer| {
-            let age_ms = now.0.saturating_sub(producer.last_timestamp.0);
+            let age_ms = now.0.saturating_sub(producer.last_seen.0);
             producer.transaction.is_some() || age_ms < limit
         });
     }
@@ -299,6 +305,7 @@ mod tests {
     use crate::units::{ByteCount, LeaderEpoch};
 
     const ID: ProducerId = ProducerId(7);
+    const NOW: Timestamp = Timestamp(5_000);
     const TRANSACTIONAL: i16 = 0x10;
     const CONTROL: i16 = 0x20;
 
@@ -345,7 +352,7 @@ mod tests {
 
         fn replay(&mut self, header: BatchHeader) {
             let header = BatchHeader { base_offset: self.next, ..header };
-            self.producers.update(&header);
+            self.producers.update(&header, NOW);
             self.next += i64::from(header.last_offset_delta) + 1;
         }
 
@@ -499,14 +506,15 @@ mod tests {
     }
 
     #[test]
-    fn silent_producers_expire_by_the_time_of_their_records() {
+    fn silent_producers_expire_by_the_time_of_their_last_append() {
         let expired = |now, expiration_ms| {
             let mut partition = Partition::appended(&[batch(0, 0, 1)]);
             partition.producers.expire(Timestamp(now), expiration_ms);
             partition.producers.is_empty()
         };
-        assert!(!expired(1_099, 100));
-        assert!(expired(1_100, 100));
+        // The time of the records, which is 1,000, counts for nothing.
+        assert!(!expired(5_099, 100));
+        assert!(expired(5_100, 100));
         assert!(!expired(i64::MIN, 100));
         assert!(!expired(i64::MAX, u64::MAX));
     }
@@ -536,9 +544,9 @@ mod tests {
     #[test]
     fn offsets_that_make_no_sense_change_nothing() {
         let mut producers = Producers::default();
-        producers.update(&BatchHeader { base_offset: -1, ..batch(0, 0, 1) });
-        producers.update(&BatchHeader { last_offset_delta: -1, ..batch(0, 0, 1) });
-        producers.update(&BatchHeader { base_offset: i64::MAX, ..batch(0, 0, 2) });
+        producers.update(&BatchHeader { base_offset: -1, ..batch(0, 0, 1) }, NOW);
+        producers.update(&BatchHeader { last_offset_delta: -1, ..batch(0, 0, 1) }, NOW);
+        producers.update(&BatchHeader { base_offset: i64::MAX, ..batch(0, 0, 2) }, NOW);
         assert!(producers.is_empty());
     }
 }

@@ -397,6 +397,8 @@ pub(super) struct SealedSegment {
     pub loaded: Option<Box<Loaded>>,
 }
 
+const _: () = assert!(size_of::<SealedSegment>() < 512);
+
 /// Files that a segment of Kafka's may have beside the three.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Extras {

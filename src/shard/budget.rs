@@ -21,8 +21,6 @@ pub struct Budget {
 struct Inner {
     limit: u64,
     used: Cell<u64>,
-    /// How often a connection had to wait, for the metrics.
-    waits: Cell<u64>,
     /// The one turn to read on while over the limit.
     overdraft: Semaphore,
 }
@@ -30,12 +28,7 @@ struct Inner {
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: ByteCount) -> Budget {
-        let inner = Inner {
-            limit: limit.0,
-            used: Cell::new(0),
-            waits: Cell::new(0),
-            overdraft: Semaphore::new(1),
-        };
+        let inner = Inner { limit: limit.0, used: Cell::new(0), overdraft: Semaphore::new(1) };
         Budget { inner: Rc::new(inner) }
     }
 
@@ -47,11 +40,6 @@ impl Budget {
     /// Bytes charged now.
     pub fn used(&self) -> ByteCount {
         ByteCount(self.inner.used.get())
-    }
-
-    /// How often a connection waited because the budget was spent.
-    pub fn waits(&self) -> u64 {
-        self.inner.waits.get()
     }
 
     fn held(&self) -> Held {
@@ -67,13 +55,18 @@ pub struct Charge<'a> {
 }
 
 impl Charge<'_> {
+    /// Whether the frame has to wait for its turn before it takes more bytes.
+    pub fn must_wait(&self) -> bool {
+        let inner = &self.budget.inner;
+        inner.limit <= inner.used.get() && self.permit.borrow().is_none()
+    }
+
     /// Waits until this frame may take more bytes from its socket.
     pub async fn admit(&self) {
-        let inner = &self.budget.inner;
-        if inner.used.get() < inner.limit || self.permit.borrow().is_some() {
+        if !self.must_wait() {
             return;
         }
-        inner.waits.set(inner.waits.get() + 1);
+        let inner = &self.budget.inner;
         let permit = inner.overdraft.acquire().await.expect("the semaphore is never closed");
         *self.permit.borrow_mut() = Some(permit);
     }
@@ -95,6 +88,13 @@ impl Charge<'_> {
 pub struct Held {
     budget: Budget,
     bytes: u64,
+}
+
+impl Held {
+    /// How many.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 impl Drop for Held {
@@ -132,7 +132,7 @@ mod tests {
         let held = first.finish();
         // The first frame is whole, so the overdraft is free although its bytes are still held.
         assert!(waits.as_mut().poll(&mut context).is_ready());
-        assert_eq!(budget.waits(), 2);
+        assert!(!second.must_wait());
         drop(held);
     }
 }

@@ -43,9 +43,11 @@ fn is_over(since: Timestamp, wait_ms: u64, now: Timestamp) -> bool {
 }
 
 impl Core {
-    /// One retention pass over every log; the files follow through the housekeeping lane.
+    /// One retention pass over every log; the files follow through the housekeeping lane. Producers
+    /// that have been silent for long go with it.
     pub fn retain(&self, now: Timestamp) {
         for cell in self.cells() {
+            cell.log.borrow_mut().expire_producers(now);
             let retained = cell.log.borrow_mut().retain(now);
             self.stats.segments_deleted.add(u64_of(retained.segments));
             if cell.log.borrow().has_staged() {
@@ -59,11 +61,14 @@ impl Core {
     pub fn keep_house(&self, now: Timestamp) {
         for cell in self.cells() {
             let due = cell.log.borrow().next_due();
-            if due.is_some_and(|due| due <= now)
-                && let Some(plan) = cell.housekeeping_plan(now)
-            {
+            if due.is_none_or(|due| now < due) {
+                continue;
+            }
+            if let Some(plan) = cell.housekeeping_plan(now) {
                 self.submit(plan);
             }
+            // A sync that flush.ms asks for goes through the append lane.
+            self.mark_dirty(&cell);
         }
         self.enter_and_reap();
     }

@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::disk::faults::FaultHook;
@@ -24,14 +23,15 @@ use crate::disk::{Disk, DiskError, Finished, Plan, PlanTag};
 use crate::format::names::TopicName;
 use crate::format::partition_metadata::{self, PartitionMetadataError};
 use crate::log::{
-    Durability, LogConfig, LogSpec, OpenError, Opening, PartitionLog, RecoveryReport,
+    Durability, LogConfig, LogSpec, LogState, OpenError, Opening, PartitionLog, RecoveryReport,
 };
 use crate::ring::{RingDisk, RingError, RingOptions, SendError};
 use crate::shard::edge;
 use crate::shard::partition::{Partition, PartitionCell, ReadSlice};
 use crate::shard::stats::{ShardStats, Stats};
 use crate::shard::storage::{Aside, EngineKind, Storage};
-use crate::units::{ByteCount, LeaderEpoch, PartitionId, Timestamp, TopicId};
+use crate::shard::turns;
+use crate::units::{ByteCount, LeaderEpoch, Offset, PartitionId, Timestamp, TopicId};
 
 /// How one shard's engine is set up.
 #[derive(Clone)]
@@ -202,10 +202,10 @@ impl Engine {
             stopped: Cell::new(false),
             lock: RefCell::default(),
         });
-        edge::spawn(flusher(core.clone()));
+        edge::spawn(turns::flusher(core.clone()));
         if let Some(descriptor) = completions {
             let watched = edge::watch(descriptor).map_err(EngineError::Runtime)?;
-            edge::spawn(reaper(core.clone(), watched));
+            edge::spawn(turns::reaper(core.clone(), watched));
         }
         edge::spawn(crate::shard::chores::run(core.clone()));
         Ok(Engine { core })
@@ -316,24 +316,26 @@ impl Engine {
     /// engine is of no further use.
     ///
     /// Returns the partitions that could not be closed, with the reason.
-    pub async fn close(&self) -> Vec<(PathBuf, DiskError)> {
+    pub async fn close(&self) -> Vec<(PathBuf, String)> {
         self.core.stopped.set(true);
         let cells: Vec<_> = self.core.partitions.borrow().values().cloned().collect();
         for cell in &cells {
             self.core.drained(cell).await;
         }
-        let mut closing = Vec::new();
+        let (mut closing, mut failed) = (Vec::new(), Vec::new());
         for cell in &cells {
-            if let Some(plan) = cell.close_plan(now()) {
-                closing.push((cell.clone(), self.core.start(plan)));
+            if let LogState::ReadOnly(cause) | LogState::Offline(cause) = cell.log.borrow().state()
+            {
+                failed.push((cell.directory.to_path_buf(), cause.to_string()));
             }
+            let plan = cell.log.borrow_mut().close(now());
+            closing.push((cell.clone(), self.core.start(plan)));
         }
         self.core.enter_and_reap();
-        let mut failed = Vec::new();
         for (cell, finished) in closing {
             let finished = finished.await.expect("the engine answers every plan");
             if let Err(failure) = finished.result {
-                failed.push((cell.directory.to_path_buf(), failure.error));
+                failed.push((cell.directory.to_path_buf(), failure.error.to_string()));
             }
             cell.log.borrow_mut().complete(finished, now());
             self.core.forget(&cell);
@@ -408,13 +410,32 @@ impl Core {
 
     /// The partition has something staged: its plan is made at the end of this turn.
     pub fn mark_dirty(&self, cell: &Rc<PartitionCell>) {
-        if cell.dirty.replace(true) {
+        // While a plan is under way its completion is what makes the next one possible.
+        if cell.is_planned() || cell.dirty.replace(true) {
             return;
         }
         let mut dirty = self.dirty.borrow_mut();
         dirty.push(cell.clone());
         if dirty.len() == 1 {
             self.turn.notify_one();
+        }
+    }
+
+    /// Waits for the first append of a turn.
+    pub async fn turn(&self) {
+        self.turn.notified().await;
+    }
+
+    /// The partitions to plan at the end of this turn.
+    pub fn take_dirty(&self) -> Vec<Rc<PartitionCell>> {
+        std::mem::take(&mut *self.dirty.borrow_mut())
+    }
+
+    /// The list's memory serves the next turn, unless that has begun with one of its own.
+    pub fn reuse(&self, list: Vec<Rc<PartitionCell>>) {
+        let mut next = self.dirty.borrow_mut();
+        if next.capacity() == 0 {
+            *next = list;
         }
     }
 
@@ -500,9 +521,25 @@ impl Core {
 
     /// The log takes the outcome in; whoever waited for what moved is woken.
     pub fn complete(&self, cell: &Rc<PartitionCell>, finished: Finished) {
-        cell.complete(finished, &self.stats);
+        let sealed = cell.complete(finished, &self.stats);
+        if !sealed.is_empty() {
+            self.note_sealed(cell, &sealed);
+        }
         if cell.log.borrow().has_staged() {
             self.mark_dirty(cell);
+        }
+    }
+
+    /// Segments just sealed have open files that nobody may read for long.
+    fn note_sealed(&self, cell: &PartitionCell, segments: &[Offset]) {
+        let mut sealed = self.sealed.borrow_mut();
+        for segment in segments {
+            sealed.note(cell.number, *segment, ByteCount(0));
+        }
+        let victims = sealed.over_limit();
+        drop(sealed);
+        for (number, segment) in victims {
+            self.unload(number, segment);
         }
     }
 
@@ -534,49 +571,10 @@ impl Core {
     }
 
     /// Waits until nothing of the partition is staged or under way.
-    async fn drained(&self, cell: &Rc<PartitionCell>) {
+    pub async fn drained(&self, cell: &Rc<PartitionCell>) {
         while cell.is_busy() {
             self.mark_dirty(cell);
             cell.idle.notified().await;
         }
-    }
-}
-
-/// Plans all dirty partitions at the end of each turn that has any.
-async fn flusher(core: Rc<Core>) {
-    loop {
-        core.turn.notified().await;
-        // Every task that was ready with this one appends before the turn's plans are made.
-        tokio::task::yield_now().await;
-        let mut dirty = std::mem::take(&mut *core.dirty.borrow_mut());
-        let now = now();
-        for cell in dirty.drain(..) {
-            cell.dirty.set(false);
-            if let Some(plan) = cell.plan(now, &core.stats) {
-                core.submit(plan);
-            }
-        }
-        core.stats.turns.add(1);
-        core.enter_and_reap();
-        // The vector's memory serves the next turn, unless that has begun with one of its own.
-        let mut next = core.dirty.borrow_mut();
-        if next.capacity() == 0 {
-            *next = dirty;
-        }
-    }
-}
-
-/// Completes what the ring says is over.
-async fn reaper(core: Rc<Core>, descriptor: AsyncFd<OwnedFd>) {
-    loop {
-        match descriptor.readable().await {
-            // Cleared before draining: a completion that comes meanwhile is a new edge.
-            Ok(mut ready) => ready.clear_ready(),
-            Err(error) => {
-                tracing::error!(%error, "the storage ring can't be waited for");
-                std::process::abort();
-            }
-        }
-        core.enter_and_reap();
     }
 }

@@ -20,6 +20,7 @@ mod sealed;
 mod server;
 mod stats;
 mod storage;
+mod turns;
 mod waiting;
 
 pub use answer::{Answer, AnswerPart, AnswerParts, Reply};

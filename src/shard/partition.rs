@@ -6,9 +6,10 @@ use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
@@ -73,10 +74,7 @@ impl PartitionCell {
         if self.submitted.get().is_some() {
             return None;
         }
-        let Some(plan) = self.log.borrow_mut().plan(now) else {
-            self.told_idle();
-            return None;
-        };
+        let plan = self.log.borrow_mut().plan(now)?;
         let started = Instant::now();
         let syncs = plan.steps.iter().any(|step| matches!(step, Step::Sync { .. }));
         self.submitted.set(Some((started, syncs)));
@@ -85,6 +83,11 @@ impl PartitionCell {
         }
         stats.plans.add(1);
         Some(plan)
+    }
+
+    /// Whether a plan of the append lane is under way.
+    pub fn is_planned(&self) -> bool {
+        self.submitted.get().is_some()
     }
 
     /// The plan of the housekeeping lane that is due, unless one is under way.
@@ -97,12 +100,6 @@ impl PartitionCell {
         Some(plan)
     }
 
-    /// The plan of a clean stop; `None` for a log that is offline and left to recovery.
-    pub fn close_plan(&self, now: Timestamp) -> Option<Plan> {
-        let mut log = self.log.borrow_mut();
-        matches!(log.state(), LogState::Serving).then(|| log.close(now))
-    }
-
     /// Whether something is staged or under way in the lanes that change files.
     pub fn is_busy(&self) -> bool {
         self.submitted.get().is_some()
@@ -111,8 +108,8 @@ impl PartitionCell {
                 && matches!(self.log.borrow().state(), LogState::Serving))
     }
 
-    /// Takes in the outcome of one of the log's plans.
-    pub fn complete(&self, finished: Finished, stats: &Stats) {
+    /// Takes in the outcome of one of the log's plans; returns the segments that were sealed.
+    pub fn complete(&self, finished: Finished, stats: &Stats) -> SmallVec<[Offset; 1]> {
         match finished.plan.tag.lane {
             Lane::Append => {
                 if let Some((started, syncs)) = self.submitted.take() {
@@ -128,6 +125,7 @@ impl PartitionCell {
         if !self.is_busy() {
             self.told_idle();
         }
+        completed.sealed
     }
 
     /// Wakes whoever waits for what just moved.
@@ -183,25 +181,29 @@ impl Partition {
     }
 
     /// Waits until the high watermark is `due` or more: the batch that ends there is as durable as
-    /// the partition's tier promises, and visible. To be called when the batch was appended, even if
-    /// it is awaited later: should the partition stop serving and resume in between, the offset may
-    /// belong to another batch by then.
+    /// the partition's tier promises, and visible. To be called when the batch was appended, even
+    /// if it is awaited later: should the partition stop serving and resume in between, the offset
+    /// may belong to another batch by then.
     ///
     /// # Errors
     /// The future's [`AppendError`] when the partition stopped serving before that.
     pub fn reached(&self, due: Offset) -> Reached {
-        Reached { cell: self.cell.clone(), due, stops: self.cell.stops.borrow().len() }
+        let stops = self.cell.stops.borrow().len();
+        Reached { cell: self.cell.clone(), due, stops, waker: None }
     }
 
     /// Waits until the high watermark is beyond `offset`, or the partition stops serving.
     pub async fn changed(&self, beyond: Offset) {
+        let place = self.cell.waiting.borrow_mut().place();
+        let waiting = Waits { cell: &self.cell, place };
         poll_fn(|context| {
-            let log = self.cell.log.borrow();
+            let log = waiting.cell.log.borrow();
             let serving = matches!(log.state(), LogState::Serving | LogState::ReadOnly(_));
             if beyond < log.cursors().high_watermark || !serving {
                 return Poll::Ready(());
             }
-            self.cell.waiting.borrow_mut().for_more(beyond, context.waker());
+            let mut waits = waiting.cell.waiting.borrow_mut();
+            waits.for_more(waiting.place, beyond, context.waker());
             Poll::Pending
         })
         .await;
@@ -281,10 +283,7 @@ impl Partition {
     /// # Errors
     /// [`EngineError::Disk`] when the renaming fails.
     pub async fn retire(&self, renamed: Place) -> Result<(), EngineError> {
-        while self.cell.is_busy() {
-            self.core.mark_dirty(&self.cell);
-            self.cell.idle.notified().await;
-        }
+        self.core.drained(&self.cell).await;
         let plan = self.cell.log.borrow_mut().retire(renamed);
         self.cell.waiting.borrow_mut().release_all();
         let finished = self.core.run(plan).await;
@@ -299,12 +298,26 @@ impl Partition {
     }
 }
 
+/// A place among those that wait for more; given up when the wait ends, however it does.
+struct Waits<'a> {
+    cell: &'a PartitionCell,
+    place: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.cell.waiting.borrow_mut().forget(self.place);
+    }
+}
+
 /// The acknowledgement of an append; see [`Partition::reached`].
 pub struct Reached {
     cell: Rc<PartitionCell>,
     due: Offset,
     /// How often the log had stopped when the batch was appended.
     stops: usize,
+    /// Who is woken already when it is due.
+    waker: Option<Waker>,
 }
 
 impl Reached {
@@ -325,11 +338,15 @@ impl Reached {
 impl Future for Reached {
     type Output = Result<(), AppendError>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.outcome() {
             Some(outcome) => Poll::Ready(outcome),
             None => {
-                self.cell.waiting.borrow_mut().for_ack(self.due, context.waker());
+                let known = self.waker.as_ref().is_some_and(|it| it.will_wake(context.waker()));
+                if !known {
+                    self.cell.waiting.borrow_mut().for_ack(self.due, context.waker());
+                    self.waker = Some(context.waker().clone());
+                }
                 Poll::Pending
             }
         }
@@ -357,6 +374,21 @@ impl ReadSlice {
         *partition.cell.pins.borrow_mut().entry(segment).or_default() += 1;
         let (core, cell) = (partition.core.clone(), partition.cell.clone());
         ReadSlice { file, at, length, segment, core, cell }
+    }
+}
+
+impl ReadSlice {
+    /// Takes the first `length` bytes off, to be read on their own.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub(crate) fn split_to(&mut self, length: ByteCount) -> ReadSlice {
+        let rest = self.length.0.checked_sub(length.0).expect("no more than there is");
+        let partition = Partition::new(self.core.clone(), self.cell.clone());
+        let first = ReadSlice::new(&partition, (self.segment, self.file), self.at, length);
+        self.at += length;
+        self.length = ByteCount(rest);
+        first
     }
 }
 

@@ -37,14 +37,6 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Which engine this is.
-    pub fn kind(&self) -> EngineKind {
-        match self {
-            Storage::Ring(_) => EngineKind::Ring,
-            Storage::Plain(_) => EngineKind::PlainFile,
-        }
-    }
-
     /// What becomes readable when the ring has completions; plain files are done when submitted.
     ///
     /// # Errors

@@ -13,7 +13,14 @@ pub struct Waiting {
     /// front is due first. A late-comer with a lower offset is put where it belongs.
     acks: VecDeque<(Offset, Waker)>,
     /// Fetches; whatever moves the watermark wakes those that it passes.
-    readers: Vec<(Offset, Waker)>,
+    readers: Vec<Reader>,
+    places: u64,
+}
+
+struct Reader {
+    place: u64,
+    beyond: Offset,
+    waker: Waker,
 }
 
 impl Waiting {
@@ -23,9 +30,21 @@ impl Waiting {
         self.acks.insert(at, (due, waker.clone()));
     }
 
-    /// Wakes `waker` once the high watermark is beyond `offset`.
-    pub fn for_more(&mut self, beyond: Offset, waker: &Waker) {
-        self.readers.push((beyond, waker.clone()));
+    /// A place for one reader.
+    pub fn place(&mut self) -> u64 {
+        self.places += 1;
+        self.places
+    }
+
+    /// Wakes `waker` once the high watermark is beyond `offset`; a place holds one waker.
+    pub fn for_more(&mut self, place: u64, beyond: Offset, waker: &Waker) {
+        self.forget(place);
+        self.readers.push(Reader { place, beyond, waker: waker.clone() });
+    }
+
+    /// The reader of this place waits no longer: a long poll may have timed out.
+    pub fn forget(&mut self, place: u64) {
+        self.readers.retain(|reader| reader.place != place);
     }
 
     /// The high watermark is now `end`: wakes everything that is due.
@@ -35,10 +54,10 @@ impl Waiting {
                 waker.wake();
             }
         }
-        self.readers.retain(|(beyond, waker)| {
-            let waits = end <= *beyond;
+        self.readers.retain(|reader| {
+            let waits = end <= reader.beyond;
             if !waits {
-                waker.wake_by_ref();
+                reader.waker.wake_by_ref();
             }
             waits
         });
@@ -47,7 +66,7 @@ impl Waiting {
     /// Wakes everything: the partition went offline, and each must look for itself.
     pub fn release_all(&mut self) {
         self.acks.drain(..).for_each(|(_, waker)| waker.wake());
-        self.readers.drain(..).for_each(|(_, waker)| waker.wake());
+        self.readers.drain(..).for_each(|reader| reader.waker.wake());
     }
 }
 
@@ -78,7 +97,11 @@ mod tests {
             (Waiting::default(), counted(), counted());
         waiting.for_ack(Offset(5), &ack_waker);
         waiting.for_ack(Offset(3), &ack_waker);
-        waiting.for_more(Offset(3), &reader_waker);
+        let (place, gone) = (waiting.place(), waiting.place());
+        waiting.for_more(place, Offset(3), &reader_waker);
+        waiting.for_more(place, Offset(3), &reader_waker);
+        waiting.for_more(gone, Offset(3), &reader_waker);
+        waiting.forget(gone);
         waiting.release(Offset(3));
         assert_eq!(ack.0.load(Ordering::Relaxed), 1);
         assert_eq!(reader.0.load(Ordering::Relaxed), 0);

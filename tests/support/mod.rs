@@ -31,9 +31,14 @@ pub fn batch(count: usize, bytes: usize, timestamp: Timestamp) -> RecordBatch {
 
 /// The same from an idempotent producer.
 pub fn idempotent(id: i64, sequence: i32, count: usize) -> RecordBatch {
+    idempotent_at(id, sequence, count, START)
+}
+
+/// The same with records of another time.
+pub fn idempotent_at(id: i64, sequence: i32, count: usize, timestamp: Timestamp) -> RecordBatch {
     let builder = BatchBuilder::new(Codec::None);
     let (id, epoch) = (ProducerId(id), ProducerEpoch(0));
-    filled(builder.with_producer(id, epoch, Sequence(sequence)), count, 10, START)
+    filled(builder.with_producer(id, epoch, Sequence(sequence)), count, 10, timestamp)
 }
 
 fn filled(

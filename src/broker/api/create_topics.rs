@@ -91,6 +91,7 @@ fn describe(node: &Node, result: CreatableTopicResult, made: &Made) -> Creatable
             .with_config_source(entry.source.code())
     });
     result
+        .with_error_message(None)
         .with_topic_id(Uuid::from_bytes(made.id.0))
         .with_num_partitions(i32::try_from(made.partitions).expect("checked"))
         .with_replication_factor(REPLICATION_FACTOR)

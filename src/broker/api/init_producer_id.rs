@@ -61,8 +61,10 @@ mod tests {
 
     #[test]
     fn id_and_epoch_come_together_and_transactions_are_refused() {
-        let request =
-            InitProducerIdRequest::default().with_producer_id((-1).into()).with_producer_epoch(-1);
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(None)
+            .with_producer_id((-1).into())
+            .with_producer_epoch(-1);
         assert_eq!(code(request.clone()), None);
         assert_eq!(code(request.clone().with_producer_epoch(0)), Some(ErrorCode::InvalidRequest));
         assert_eq!(

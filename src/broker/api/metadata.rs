@@ -96,7 +96,9 @@ fn find(node: &Node, image: &Image, wanted: MetadataRequestTopic) -> MetadataRes
         },
         None => match image.topic_by_id(TopicId(wanted.topic_id.into_bytes())) {
             Some(topic) => describe(node, topic),
-            None => missing(ErrorCode::UnknownTopicId).with_topic_id(wanted.topic_id),
+            None => {
+                missing(ErrorCode::UnknownTopicId).with_name(None).with_topic_id(wanted.topic_id)
+            }
         },
     }
 }

@@ -238,7 +238,8 @@ pub const SERVER: &[Setting] = &[
         "producer.id.expiration.ms",
         Kind::INT_POSITIVE,
         DAY_MS,
-        "Time after which a silent idempotent producer's sequence numbers are forgotten.",
+        "Time after which a silent idempotent producer's sequence numbers are forgotten, by this \
+         server's clock since its last append or the start (Kafka: since its last timestamp).",
     ),
     of("min.insync.replicas", ONE, Some("1"), "There is one replica; nothing else is taken."),
     of(

@@ -10,7 +10,7 @@ use crate::disk::Listed;
 use crate::format::names::{FileKind, SegmentFile, Suffix};
 use crate::log::housekeeping::TEMPORARY_SUFFIX;
 use crate::log::segment::IndexBytes;
-use crate::units::{ByteCount, Offset, Position};
+use crate::units::{ByteCount, Offset, Position, Timestamp};
 
 /// A segment as its directory shows it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -140,6 +140,8 @@ fn next_of(files: &mut Files<'_>, base: Offset, entry: &Listed) -> Result<Offset
         checked_from: Position(u64::MAX),
         limit: Offset::MAX,
         existing: &IndexBytes::default(),
+        // Nobody asks for the producers here.
+        now: Timestamp::NONE,
     };
     let mut window = Window::new(file, entry.length);
     let walked = walk.run(files, &mut window, &mut Rebuilt::default())?;

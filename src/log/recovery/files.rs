@@ -101,10 +101,16 @@ impl Files<'_> {
         if length == 0 {
             return Ok(BytesMut::new());
         }
-        let file = self.open(name)?;
-        let buffer = BytesMut::zeroed(usize_of(length));
-        let bytes = self.read(file, Position(at), buffer)?;
-        self.close(file)?;
+        let (file, place) = (self.new_file(), self.place(name));
+        let bytes = BytesMut::zeroed(usize_of(length));
+        let mut plan = self.run(Steps::from_iter([
+            Step::Open { file, place },
+            Step::Read { file, at: Position(at), bytes },
+            Step::Close { file },
+        ]))?;
+        let Step::Read { bytes, .. } = plan.steps.swap_remove(1) else {
+            unreachable!("the plan comes back as it went")
+        };
         Ok(bytes)
     }
 

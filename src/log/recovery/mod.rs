@@ -190,7 +190,6 @@ impl Recovery {
         report.segments = examined.sealed.len() + 1;
         (report.log_start, report.log_end) = (log_start, log_end);
         let recovery_point = self.recovery_point(log_start, log_end);
-        rebuilt.producers.expire(self.now, self.spec.config.producer_expiration_ms);
         rebuilt.epochs.truncate_from_end(log_end);
         rebuilt.epochs.truncate_from_start(log_start);
         let has_new_epochs = on_disk.as_ref() != Some(&rebuilt.epochs);

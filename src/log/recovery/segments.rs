@@ -14,10 +14,11 @@ use crate::format::batch::HEADER_BYTES;
 use crate::format::index::{self, TIME_ENTRY_BYTES};
 use crate::format::names::{FileKind, SegmentFile, Suffix};
 use crate::log::config::{Durability, LogConfig};
-use crate::log::segment::{Extras, Found, IndexBytes, Largest, SealedSegment};
+use crate::log::segment::{Extras, Found, IndexBytes, SealedSegment};
 use crate::units::{ByteCount, Offset, Position, Timestamp, byte_count, u64_of};
 
-const SEGMENT_BYTES_MAX: u64 = i32::MAX.unsigned_abs() as u64;
+/// What the positions of an index can address.
+const SEGMENT_BYTES_MAX: u64 = (1 << 31) - 1;
 /// Shortest message of format 0.
 const LEGACY_BYTES_MIN: u64 = 14;
 /// Suffix of a file that keeps damaged bytes. Kafka ignores it.
@@ -62,13 +63,14 @@ impl Examination<'_, '_> {
                 continue;
             }
             self.note_gap(end, base);
-            if let Some(next_base) = next_base.filter(|next| self.is_trusted(*next, segment)) {
+            let trusted = next_base.filter(|next| self.is_trusted(*next, segment));
+            if let Some(next_base) = trusted
+                && !self.is_producer_wanted(segment)
+            {
                 let sealed = self.trust(base, next_base, segment)?;
-                if !self.is_producer_wanted(sealed.largest) {
-                    end = Some(next_base);
-                    examined.sealed.push(sealed);
-                    continue;
-                }
+                end = Some(next_base);
+                examined.sealed.push(sealed);
+                continue;
             }
             let repaired = self.walk(base, next_base, segment, &mut seen)?;
             let Some(Kept { found, next, segment }) = repaired else { continue };
@@ -148,12 +150,12 @@ impl Examination<'_, '_> {
         })
     }
 
-    /// Whether a segment may hold batches of producers that are not forgotten yet. Their state is
-    /// rebuilt from headers: the price of a start is one pass over the headers of that time.
-    fn is_producer_wanted(&self, largest: Largest) -> bool {
-        let age = self.now.0.saturating_sub(largest.timestamp.0);
-        let is_expired = |age: u64| age >= self.config.producer_expiration_ms;
-        largest.timestamp > Timestamp::NONE && !u64::try_from(age).is_ok_and(is_expired)
+    /// Whether a segment may hold batches of producers that are not forgotten yet: it was written
+    /// to within that time, whatever the timestamps of its records say. State is rebuilt from
+    /// headers: the price of a start is one pass over the headers of that time.
+    fn is_producer_wanted(&self, segment: Segment) -> bool {
+        let age = self.now.0.saturating_sub(segment.modified_ms);
+        !u64::try_from(age).is_ok_and(|age| age >= self.config.producer_expiration_ms)
     }
 
     /// Walks a segment and repairs it. `None` when nothing of it is left.
@@ -175,6 +177,7 @@ impl Examination<'_, '_> {
             checked_from: self.checked_from(base, next_base, &existing),
             limit,
             existing: &existing,
+            now: self.now,
         };
         let walked = walk.run(self.files, &mut window, self.rebuilt)?;
         self.report.walked += 1;

@@ -101,6 +101,8 @@ pub(super) struct Walk<'a> {
     /// Batches that start at or after this offset are none of this walk's.
     pub limit: Offset,
     pub existing: &'a IndexBytes,
+    /// When the producers that it finds count as last seen.
+    pub now: Timestamp,
 }
 
 /// State that is rebuilt from batch headers.
@@ -149,7 +151,7 @@ impl Walk<'_> {
                 ahead = if is_large { HEADER_WINDOW_BYTES } else { WINDOW_BYTES };
             }
             state.take(&header, self.base, self.interval);
-            rebuilt.take(&header);
+            rebuilt.take(&header, self.now);
         }
         Ok(state.finish())
     }
@@ -179,8 +181,8 @@ impl Walk<'_> {
 }
 
 impl Rebuilt {
-    fn take(&mut self, header: &BatchHeader) {
-        self.producers.update(header);
+    fn take(&mut self, header: &BatchHeader, now: Timestamp) {
+        self.producers.update(header, now);
         let latest = self.epochs.latest().map_or(LeaderEpoch::NONE, |it| it.epoch);
         if header.leader_epoch > latest {
             let base = header.base().expect("checked by the walk");

@@ -1,0 +1,30 @@
+//! The real binary, driven over raw sockets: what clients and hosts do wrong, what a kill leaves
+//! behind, what the counters say.
+
+#[path = "server/batches.rs"]
+mod batches;
+#[path = "server/counts.rs"]
+mod counts;
+#[path = "server/frames.rs"]
+mod frames;
+#[path = "server/full_disk.rs"]
+mod full_disk;
+#[path = "server/in_place.rs"]
+mod in_place;
+#[path = "server/kills.rs"]
+mod kills;
+#[path = "server/no_io_uring.rs"]
+mod no_io_uring;
+#[path = "server/places.rs"]
+mod places;
+#[path = "server/proofs.rs"]
+mod proofs;
+#[path = "server/readers.rs"]
+mod readers;
+#[path = "server/requests.rs"]
+mod requests;
+#[path = "wire/samples.rs"]
+#[expect(dead_code, reason = "the requests alone are wanted here")]
+mod samples;
+#[path = "server/support/mod.rs"]
+mod support;

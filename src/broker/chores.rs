@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -14,8 +14,7 @@ use crate::broker::config::{ServerConfig, TopicConfigs};
 use crate::broker::directory::{DataDirectory, DirectoryError, PartitionReport, Sweep};
 use crate::broker::image::Overrides;
 use crate::broker::mail::ShardOrder;
-use crate::shard::{Mailbox, now};
-use crate::units::Timestamp;
+use crate::shard::Mailbox;
 
 /// How often the thread looks whether something is due, at most.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
@@ -55,15 +54,17 @@ pub fn start(
         shards,
         checkpoint_ms,
         delete_delay_ms: TopicConfigs::new(config).resolve(&Overrides::new()).file_delete_delay_ms,
-        checkpointed: now(),
+        checkpointed_ms: 0,
         sweep: Sweep::default(),
     };
     let every = Duration::from_millis(checkpoint_ms).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
     let thread = std::thread::Builder::new()
         .name("control".to_owned())
         .spawn(move || {
+            // Not by the wall clock, which may be set back.
+            let started = Instant::now();
             while matches!(stopped.recv_timeout(every), Err(RecvTimeoutError::Timeout)) {
-                worker.look(now());
+                worker.look(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX));
             }
         })
         .expect("a broker that has its shards gets one thread more");
@@ -75,30 +76,29 @@ struct Worker {
     shards: Vec<Mailbox<ShardOrder>>,
     checkpoint_ms: u64,
     delete_delay_ms: u64,
-    checkpointed: Timestamp,
+    checkpointed_ms: u64,
     sweep: Sweep,
 }
 
 impl Worker {
-    /// Does what is due. A failure is said and tried again the next time.
-    fn look(&mut self, now: Timestamp) {
-        if let Err(error) = self.sweep_deleted(now) {
+    /// Does what is due, so long after the start. A failure is said and tried again the next time.
+    fn look(&mut self, uptime_ms: u64) {
+        if let Err(error) = self.sweep_deleted(uptime_ms) {
             tracing::warn!("removing deleted partitions: {error}");
         }
-        let since = u64::try_from(now.0 - self.checkpointed.0).unwrap_or(0);
-        if since < self.checkpoint_ms {
+        if uptime_ms - self.checkpointed_ms < self.checkpoint_ms {
             return;
         }
-        self.checkpointed = now;
+        self.checkpointed_ms = uptime_ms;
         let Some(reports) = self.reports() else { return };
         if let Err(error) = self.directory.write_checkpoints(&reports) {
             tracing::warn!("writing checkpoints: {error}");
         }
     }
 
-    fn sweep_deleted(&mut self, now: Timestamp) -> Result<(), DirectoryError> {
+    fn sweep_deleted(&mut self, uptime_ms: u64) -> Result<(), DirectoryError> {
         let names = self.directory.deleted_partitions()?;
-        for name in self.sweep.due(&names, now, self.delete_delay_ms) {
+        for name in self.sweep.due(&names, uptime_ms, self.delete_delay_ms) {
             self.directory.remove_deleted(&name)?;
             tracing::info!("{name} is removed");
         }

@@ -1,6 +1,6 @@
 //! One partition as its users see it: append and acknowledgement, reads, cursors.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::pin::Pin;
@@ -22,10 +22,15 @@ use crate::shard::stats::Stats;
 use crate::shard::waiting::Waiting;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
 
+/// How the log stopped serving: what had been reached by then, and the reason.
 struct Stop {
     high_watermark: Offset,
     error: AppendError,
 }
+
+/// A time of serving, with its end when it is over. Offsets beyond what was reached by then may be
+/// given again after a resume, so acknowledgements belong to one of these times.
+type Term = Rc<OnceCell<Stop>>;
 
 /// A partition and what waits on it. Borrowed for moments only, never across a wait.
 pub(crate) struct PartitionCell {
@@ -42,9 +47,8 @@ pub(crate) struct PartitionCell {
     housekeeping: Cell<bool>,
     /// Told when a load of a sealed segment's index is over.
     pub loaded: Notify,
-    /// Each time the log stopped serving: what had been reached by then, and the reason. Offsets
-    /// beyond it may be given again after a resume.
-    stops: RefCell<Vec<Stop>>,
+    /// The time of serving that is not over yet.
+    term: RefCell<Term>,
     /// Told when no plan of the append lane is under way and nothing is staged.
     pub idle: Notify,
     /// Slices of this partition's files that an answer still needs.
@@ -63,7 +67,7 @@ impl PartitionCell {
             submitted: Cell::new(None),
             housekeeping: Cell::new(false),
             loaded: Notify::new(),
-            stops: RefCell::default(),
+            term: RefCell::default(),
             idle: Notify::new(),
             pins: RefCell::default(),
         }
@@ -139,7 +143,8 @@ impl PartitionCell {
             let log = self.log.borrow();
             let error = log.append_refusal().expect("it has just stopped");
             let high_watermark = log.cursors().high_watermark;
-            self.stops.borrow_mut().push(Stop { high_watermark, error });
+            let over = std::mem::take(&mut *self.term.borrow_mut());
+            assert!(over.set(Stop { high_watermark, error }).is_ok(), "a time ends once");
             self.waiting.borrow_mut().release_all();
         }
     }
@@ -192,8 +197,8 @@ impl Partition {
     /// # Errors
     /// The future's [`AppendError`] when the partition stopped serving before that.
     pub fn reached(&self, due: Offset) -> Reached {
-        let stops = self.cell.stops.borrow().len();
-        Reached { cell: self.cell.clone(), due, stops, waker: None }
+        let term = self.cell.term.borrow().clone();
+        Reached { cell: self.cell.clone(), due, term, waker: None }
     }
 
     /// Waits until the high watermark is beyond `offset`, or the partition stops serving.
@@ -319,8 +324,8 @@ impl Drop for Waits<'_> {
 pub struct Reached {
     cell: Rc<PartitionCell>,
     due: Offset,
-    /// How often the log had stopped when the batch was appended.
-    stops: usize,
+    /// When the batch was appended.
+    term: Term,
     /// Who is woken already when it is due.
     waker: Option<Waker>,
 }
@@ -329,7 +334,7 @@ impl Reached {
     /// The outcome, if it is decided.
     pub fn outcome(&self) -> Option<Result<(), AppendError>> {
         let log = self.cell.log.borrow();
-        if let Some(stop) = self.cell.stops.borrow().get(self.stops) {
+        if let Some(stop) = self.term.get() {
             let was_reached = self.due <= stop.high_watermark;
             return Some(if was_reached { Ok(()) } else { Err(stop.error.clone()) });
         }

@@ -383,6 +383,12 @@ fn a_directory_in_use_a_damaged_one_and_a_port_in_use_are_named() {
     assert!(matches!(refused, StartError::Listen { .. }), "{refused}");
     assert!(refused.to_string().contains(&taken.to_string()), "{refused}");
     server.stop().expect("a clean stop");
+    // A start that comes to nothing leaves the directory as clean as it was.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listen = taken.local_addr().expect("bound");
+    let options = ServerOptions { listen, ..setup.options(directory.path()) };
+    assert!(matches!(Server::start(options).err(), Some(StartError::Listen { .. })));
+    assert!(directory.path().join(".kafka_cleanshutdown").exists());
     let file = directory.path().join("meta.properties");
     std::fs::write(&file, "version=1\nnode.id=1\ncluster.id=\n").expect("written");
     let refused = Server::start(setup.options(directory.path())).err().expect("it is damaged");

@@ -164,10 +164,11 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         check(&options)?;
         let node = options.config.node_id;
-        let directory = Arc::new(DataDirectory::open(&options.directory, node, now())?);
         let chosen = choose(options.engine)?;
         let listeners = listen(&options)?;
         let addresses = addresses(&listeners, options.listen)?;
+        // Last, since its clean marker goes: a start that fails before leaves it as it was.
+        let directory = Arc::new(DataDirectory::open(&options.directory, node, now())?);
         let shared = Arc::new(Shared {
             brokers: brokers(&options, &addresses),
             node,

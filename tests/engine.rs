@@ -2,16 +2,22 @@
 
 use std::time::Duration;
 
+use uringlog::disk::faults::FaultHook;
 use uringlog::format::batch::{Codec, RecordBatch};
 use uringlog::format::names::TopicName;
 use uringlog::format::record::{BatchBuilder, NewRecord};
 use uringlog::log::{Durability, LogConfig};
+use uringlog::ring::RingOptions;
 use uringlog::shard::edge::{self, EdgeKind};
 use uringlog::shard::{Engine, EngineKind, EngineOptions, Partition, PartitionSpec};
 use uringlog::units::{ByteCount, LeaderEpoch, PartitionId, Timestamp, TopicId};
 
 const PARTITIONS: u32 = 6;
 const ROUNDS: usize = 30;
+const DEVICE: Durability = Durability::Device;
+const EIO: i32 = 5;
+/// Files of one partition, and one that is replaced meanwhile.
+const FILES_MAX: u32 = 4;
 /// Beyond it a wait is taken for one that never ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -65,6 +71,40 @@ fn every_outcome_arrives() {
             }
             let failed = within("the stop", engine.close()).await;
             assert!(failed.is_empty(), "{failed:?}");
+        });
+        run.expect("a runtime");
+    }
+}
+
+/// A creation that fails half-way is tried again by clients; each try once kept the files that it
+/// had opened.
+#[test]
+fn a_failed_creation_keeps_no_file_open() {
+    for kind in [EngineKind::Ring, EngineKind::PlainFile] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let faults = FaultHook::new();
+        let ring = RingOptions { files_max: FILES_MAX, ..RingOptions::default() };
+        let options = EngineOptions {
+            files_max: usize::try_from(FILES_MAX).expect("small"),
+            ring,
+            faults: Some(faults.clone()),
+            ..EngineOptions::new(directory.path(), kind)
+        };
+        let run = edge::run(EdgeKind::Tokio, async move {
+            let engine = Engine::start(options).expect("io_uring");
+            let spec = || PartitionSpec::new(TopicName::new("topic").expect("a name"), DEVICE);
+            // Each sync of the plan in turn, those of the directories included.
+            let mut failures = 0;
+            loop {
+                faults.fail_sync(failures + 1, EIO);
+                match within("creating", engine.create(spec())).await {
+                    Ok(_) => break,
+                    Err(error) => assert!(error.to_string().contains("(errno 5)"), "{error}"),
+                }
+                failures += 1;
+            }
+            assert_eq!(failures, 3, "{kind:?}: three files are synced");
+            assert_eq!(engine.partitions().len(), 1);
         });
         run.expect("a runtime");
     }

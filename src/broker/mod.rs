@@ -10,6 +10,8 @@ pub mod errors;
 
 pub mod placement;
 
+pub mod capacity;
+
 pub mod image;
 
 pub mod directory;

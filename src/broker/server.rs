@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{Notify, oneshot};
 
 use crate::broker::apply;
+use crate::broker::capacity;
 use crate::broker::chores::{self, Chores};
 use crate::broker::config::ServerConfig;
 use crate::broker::controller::{Controller, ControllerError};
@@ -161,12 +162,13 @@ impl Server {
     ///
     /// # Errors
     /// The reason, with what to do about it; nothing is left running.
-    pub fn start(options: ServerOptions) -> Result<Server, StartError> {
+    pub fn start(mut options: ServerOptions) -> Result<Server, StartError> {
         check(&options)?;
         let node = options.config.node_id;
         let chosen = choose(options.engine)?;
         let listeners = listen(&options)?;
         let addresses = addresses(&listeners, options.listen)?;
+        capacity::fit(&mut options.config, chosen.kind, options.shards);
         // Last, since its clean marker goes: a start that fails before leaves it as it was.
         let directory = Arc::new(DataDirectory::open(&options.directory, node, now())?);
         let shared = Arc::new(Shared {
@@ -389,8 +391,8 @@ fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) ->
     let config = &shared.config;
     EngineOptions {
         retention_check_ms: config.retention_check_ms,
-        // The other half is for active segments: a full table would take partitions offline.
-        sealed_files_max: usize_of(u64::from(config.ring_files_max / 2)),
+        sealed_files_max: capacity::sealed_files_max(config),
+        files_max: usize_of(u64::from(config.ring_files_max)),
         splice_bytes_min: config.splice_bytes_min,
         ring: RingOptions {
             entries: config.ring_entries,

@@ -74,7 +74,8 @@ pub fn admit(new: &NewTopic, image: &Image, config: &ServerConfig) -> Result<(),
     let limit = config.partitions_max;
     if total > u64::from(limit) {
         let message = format!(
-            "the broker would have {total} partitions, uringlog.partitions.max allows {limit}"
+            "the broker would have {total} partitions, its limit is {limit} \
+             (uringlog.partitions.max, or fewer when uringlog.ring.files.max is small)"
         );
         return Err(Refusal::new(ErrorCode::InvalidPartitions, message));
     }

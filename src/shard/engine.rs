@@ -66,7 +66,8 @@ impl EngineOptions {
             splice_bytes_min: ByteCount(128 << 10),
             retention_check_ms: 300_000,
             sealed_index_bytes_max: ByteCount(32 << 20),
-            sealed_files_max: 4096,
+            // The others of the table's are for active segments.
+            sealed_files_max: 1024,
             files_max: 1 << 20,
             faults: None,
         }
@@ -239,13 +240,9 @@ impl Engine {
         let (number, spec, directory) = self.core.name(spec);
         let (log, plan) = PartitionLog::create(spec, now());
         let cell = self.core.add(number, log, directory);
-        let finished = self.core.run(plan).await;
-        let failure = finished.result.err();
-        self.core.complete(&cell, finished);
-        if let Some(failure) = failure {
+        if let Err(error) = self.core.made(&cell, plan).await {
             self.core.forget(&cell);
-            let directory = cell.directory.to_path_buf();
-            return Err(EngineError::Disk { directory, error: failure.error });
+            return Err(EngineError::Disk { directory: cell.directory.to_path_buf(), error });
         }
         Ok(Partition::new(self.core.clone(), cell))
     }

@@ -9,6 +9,7 @@ mod answer;
 mod budget;
 mod chores;
 mod connection;
+mod create;
 pub mod edge;
 mod engine;
 mod follow;

@@ -309,8 +309,9 @@ pub const SERVER: &[Setting] = &[
     of(
         "uringlog.ring.files.max",
         Kind::Int(64, 1 << 20),
-        Some("4096"),
-        "Files that one shard holds open; sealed segments are closed and opened again.",
+        Some("65536"),
+        "Files that one shard holds open, if RLIMIT_NOFILE allows as many; sealed segments are \
+         closed and opened again.",
     ),
     of(
         "uringlog.pipes.max",
@@ -334,6 +335,7 @@ pub const SERVER: &[Setting] = &[
         "uringlog.partitions.max",
         Kind::Int(1, 1_000_000),
         Some("20000"),
-        "Most partitions of the whole server; creating more is refused.",
+        "Most partitions of the whole server; creating more is refused. Of each shard's files \
+         three quarters are for partitions, three for each, and that is a limit, too.",
     ),
 ];

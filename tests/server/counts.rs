@@ -103,6 +103,7 @@ fn pipelined_batches_share_plans_syncs_and_system_calls() {
         let plans = costs.get("plans");
         assert!(2 * plans <= batches, "{durability}: {plans} plans for {batches} batches");
         let enters = costs.get("ring_enters");
+        println!("{durability}: {:?}", costs.0);
         assert!(enters <= batches, "{durability}: {enters} enters for {batches} batches");
         assert!(costs.get("ring_syncs") <= plans, "{durability}: a plan has one sync at most");
     }

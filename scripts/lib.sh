@@ -22,12 +22,20 @@ install_debian() {
     missing "packages ${absent[*]}" "apt-get install ${absent[*]}"
 }
 
-# Rust and a C compiler (zstd is C).
+# Linux, a C compiler (zstd is C) and Rust; a rustup fetches the right version by itself.
 need_rust() {
+  [ "$(uname -s)" = Linux ] || missing "Linux, this is $(uname -s)" "a Linux host or virtual machine; io_uring is Linux's own"
   [ -x "$HOME/.cargo/bin/cargo" ] && PATH="$HOME/.cargo/bin:$PATH"
   command -v cc >/dev/null || install_debian gcc libc6-dev
+  local wanted found
+  wanted=$(rust_version)
   command -v cargo >/dev/null ||
-    missing "cargo, Rust $(rust_version) or newer" "rustup (https://rustup.rs): rustup toolchain install $(rust_version)"
+    missing "cargo, Rust $wanted or newer" "rustup: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"
+  # Asked in the repository, where rust-toolchain.toml counts.
+  found=$(cd "$top" && cargo --version | sed -n 's/^cargo \([0-9.]*\).*/\1/p')
+  [ -n "$found" ] || missing "a cargo that runs (see its message above)" "rustup toolchain install $wanted"
+  [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -1)" = "$wanted" ] ||
+    missing "Rust $wanted or newer, $(command -v cargo) is $found" "rustup (https://rustup.rs), or a newer package"
 }
 
 rust_version() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml" | head -1; }

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 /// Runs a program for which the kernel refuses io_uring.
 const WITHOUT_IO_URING: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/without_io_uring.py");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/support/without_io_uring.py");
 const BINARY: &str = env!("CARGO_BIN_EXE_uringlog");
 
 fn doctor(mut command: Command, directory: &Path) -> (Option<i32>, String) {

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::broker::lock::{DirectoryLock, LockError};
+use crate::disk::lock::{DirectoryLock, LockError};
 use crate::format::checkpoint::{self, PartitionOffset};
 use crate::format::names::{DirectoryState, PartitionDirectory, TopicName, Unique};
 use crate::format::properties::{self, DirectoryId, MetaProperties, MetaPropertiesError};
@@ -560,7 +560,7 @@ mod tests {
             found,
             [(key("flights", 2), Found { topic_id: Some(id), has_records: false })].into()
         );
-        assert_eq!(directory.deleted_partitions().expect("listed"), [deleted.clone()]);
+        assert_eq!(directory.deleted_partitions().expect("listed"), std::slice::from_ref(&deleted));
         directory.remove_deleted(&deleted).expect("removed");
         assert!(directory.deleted_partitions().expect("listed").is_empty());
         assert!(root.path().join("no partition").exists());

@@ -12,8 +12,6 @@ pub mod placement;
 
 pub mod image;
 
-pub mod lock;
-
 pub mod directory;
 
 pub mod leftovers;

@@ -52,7 +52,7 @@ pub enum Command {
 /// `uringlog serve`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct Serve {
-    /// Data directory; made when it doesn't exist [default: log.dirs of the configuration, or data].
+    /// Data directory; made when it is absent [default: log.dirs of the configuration, or data].
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Address of shard 0; shard i listens on the port plus i. Port 0 takes free ones.

@@ -240,12 +240,15 @@ fn open_files((soft, hard): (Option<u64>, Option<u64>)) -> String {
         Some(hard) if hard < OPEN_FILES_WANTED => " - raise with LimitNOFILE= or ulimit -Hn",
         _ => "",
     };
+    if soft == hard {
+        return format!("{}{advice}", shown(hard));
+    }
     format!("{}, serve raises it to {}{advice}", shown(soft), shown(hard))
 }
 
 fn report_ring(out: &mut Lines, findings: &RingFindings) {
     match &findings.refusal {
-        Some(refusal) => out.line("io_uring", &format!("refused: {refusal}")),
+        Some(refusal) => out.line("io_uring", refusal),
         None => out.line("io_uring", "the ring engine can run"),
     }
     for feature in &findings.features {

@@ -19,6 +19,8 @@ pub mod plain;
 
 pub mod sim;
 
+pub mod lock;
+
 pub use plan::{
     Disk, DiskError, FileId, Finished, Lane, Listed, Place, Plan, PlanTag, Step, StepFailure,
 };

@@ -5,9 +5,9 @@
 //! nothing. Silent producers are forgotten by this server's clock: counted from their last append
 //! or, after a start, from the start. Kafka counts from the time of their last record, so that
 //! records of the past (an import) have no idempotence there across a restart: the batch that was
-//! written, but not answered, before a kill is taken again. Transactions come later: a transactional batch of a client is refused
-//! (INVALID_TXN_STATE, as by a Kafka broker that verifies transactions and knows none), but a log
-//! that Kafka wrote with them replays correctly.
+//! written, but not answered, before a kill is taken again. Transactions come later: a
+//! transactional batch of a client is refused (INVALID_TXN_STATE, as by a Kafka broker that
+//! verifies transactions and knows none), but a log that Kafka wrote with them replays correctly.
 
 use std::collections::BTreeMap;
 

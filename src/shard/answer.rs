@@ -13,7 +13,7 @@ use crate::shard::edge::Socket;
 use crate::shard::partition::ReadSlice;
 use crate::shard::reader::ReadError;
 use crate::shard::storage::EngineKind;
-use crate::units::{u64_of, usize_of};
+use crate::units::{byte_count, u64_of, usize_of};
 
 /// At most this much of an answer is gathered in memory at a time; a slow reader of small slices
 /// holds no more than that.
@@ -93,15 +93,27 @@ pub async fn send(
     let mut gathered = AnswerParts::new();
     let mut bytes = 0;
     for part in parts {
-        if let AnswerPart::Slice(slice) = &part
-            && is_spliced(slice)
-        {
-            send_gathered(socket, std::mem::take(&mut gathered), true).await?;
-            bytes = 0;
-            splice(socket, slice).await?;
-            progress();
-            continue;
-        }
+        let part = match part {
+            AnswerPart::Slice(slice) if is_spliced(&slice) => {
+                send_gathered(socket, std::mem::take(&mut gathered), true).await?;
+                bytes = 0;
+                splice(socket, &slice).await?;
+                progress();
+                continue;
+            }
+            AnswerPart::Slice(mut slice) => {
+                // A slice that isn't spliced goes in pieces, whatever its size.
+                while GATHERED_BYTES_MAX < usize_of(slice.length.0) {
+                    let piece = slice.split_to(byte_count(GATHERED_BYTES_MAX));
+                    gathered.push(AnswerPart::Slice(piece));
+                    send_gathered(socket, std::mem::take(&mut gathered), false).await?;
+                    progress();
+                    bytes = 0;
+                }
+                AnswerPart::Slice(slice)
+            }
+            AnswerPart::Bytes(bytes) => AnswerPart::Bytes(bytes),
+        };
         bytes += part.length();
         gathered.push(part);
         if GATHERED_BYTES_MAX <= bytes {

@@ -90,6 +90,13 @@ pub struct Held {
     bytes: u64,
 }
 
+impl Held {
+    /// How many.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         let used = &self.budget.inner.used;

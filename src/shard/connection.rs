@@ -32,12 +32,19 @@ pub struct ConnectionInfo {
 /// Answers of one connection that may be under way together; beyond that the shard stops reading.
 const ANSWERS_MAX: usize = 1024;
 
+/// Bytes of requests of one connection whose answers haven't left; beyond that, too, the shard stops
+/// reading. Enough to keep a disk busy while the next plan is received; more would only leave the
+/// processor's caches before it is written.
+const UNANSWERED_BYTES_MAX: u64 = 8 << 20;
+
 pub(crate) struct Connection {
     pub info: ConnectionInfo,
     socket: Socket,
     queue: RefCell<VecDeque<Pending>>,
     /// Answers that have not left yet, the one being sent included.
     unsent: Cell<usize>,
+    /// Bytes of the requests that these belong to.
+    unsent_bytes: Cell<u64>,
     /// Told when something is put into the queue, or nothing more will be.
     arrived: Notify,
     /// Told when an answer has left.
@@ -53,7 +60,7 @@ pub(crate) struct Connection {
 struct Pending {
     reply: Reply,
     // Given back when the answer has left.
-    _held: Held,
+    held: Held,
 }
 
 impl Connection {
@@ -63,6 +70,7 @@ impl Connection {
             socket,
             queue: RefCell::default(),
             unsent: Cell::new(0),
+            unsent_bytes: Cell::new(0),
             arrived: Notify::new(),
             departed: Notify::new(),
             ended: Cell::new(false),
@@ -101,16 +109,25 @@ impl Connection {
 
     fn push(&self, reply: Reply, held: Held) {
         self.unsent.set(self.unsent.get() + 1);
-        self.queue.borrow_mut().push_back(Pending { reply, _held: held });
+        self.unsent_bytes.set(self.unsent_bytes.get() + held.bytes());
+        self.queue.borrow_mut().push_back(Pending { reply, held });
         self.arrived.notify_one();
     }
 
     /// Waits until fewer than `limit` answers are unsent; `false` when the connection broke.
     async fn below(&self, limit: usize) -> bool {
-        while limit <= self.unsent.get() && !self.broken.get() {
+        while !self.broken.get()
+            && (limit <= self.unsent.get() || UNANSWERED_BYTES_MAX <= self.unsent_bytes.get())
+        {
             self.departed.notified().await;
         }
         !self.broken.get()
+    }
+
+    fn sent(&self, held: &Held) {
+        self.unsent.set(self.unsent.get() - 1);
+        self.unsent_bytes.set(self.unsent_bytes.get() - held.bytes());
+        self.departed.notify_one();
     }
 }
 
@@ -186,8 +203,7 @@ async fn answers<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection>) 
         if !send(&server, &connection, answer).await {
             connection.give_up();
         }
-        connection.unsent.set(connection.unsent.get() - 1);
-        connection.departed.notify_one();
+        connection.sent(&pending.held);
     }
     connection.socket.shut_down();
     server.forget(&connection);

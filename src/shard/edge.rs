@@ -234,8 +234,7 @@ async fn wait(descriptor: &OwnedFd, interest: Interest) -> io::Result<()> {
 /// As `epoll_ctl(2)`.
 #[expect(
     deprecated,
-    reason = "the new name is unsafe for the sake of types that lend a closed \
-                               descriptor; an OwnedFd never does"
+    reason = "its successor is for types that may lend a closed descriptor; OwnedFd never does"
 )]
 pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(descriptor)

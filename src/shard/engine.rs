@@ -14,19 +14,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::disk::faults::FaultHook;
+use crate::disk::lock::{DirectoryLock, LockError};
 use crate::disk::plain::PlainDisk;
 use crate::disk::{Disk, DiskError, Finished, Plan, PlanTag};
 use crate::format::names::TopicName;
-use crate::log::{LogConfig, LogSpec, LogState, OpenError, Opening, PartitionLog, RecoveryReport};
+use crate::format::partition_metadata::{self, PartitionMetadataError};
+use crate::log::{
+    Durability, LogConfig, LogSpec, LogState, OpenError, Opening, PartitionLog, RecoveryReport,
+};
 use crate::ring::{RingDisk, RingError, RingOptions, SendError};
 use crate::shard::edge;
 use crate::shard::partition::{Partition, PartitionCell, ReadSlice};
 use crate::shard::stats::{ShardStats, Stats};
 use crate::shard::storage::{Aside, EngineKind, Storage};
+use crate::shard::turns;
 use crate::units::{ByteCount, LeaderEpoch, Offset, PartitionId, Timestamp, TopicId};
 
 /// How one shard's engine is set up.
@@ -89,6 +93,25 @@ pub enum EngineError {
     /// An existing log can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Another process works on the data directory.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The data directory, or what names a partition in it, can't be had.
+    #[error("{}: {error}", .path.display())]
+    Directory {
+        /// Which directory or file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A partition's directory holds no `partition.metadata` that makes sense.
+    #[error("{}: {error}", .path.display())]
+    Metadata {
+        /// The partition's directory.
+        path: PathBuf,
+        /// What is wrong with the file.
+        error: PartitionMetadataError,
+    },
 }
 
 /// Which partition, and how it is to behave.
@@ -104,6 +127,19 @@ pub struct PartitionSpec {
     pub config: LogConfig,
     /// The epoch that batches are stamped with.
     pub leader_epoch: LeaderEpoch,
+}
+
+impl PartitionSpec {
+    /// Partition 0 of a topic with a new id, with Kafka's defaults in the given tier.
+    pub fn new(topic: TopicName, durability: Durability) -> PartitionSpec {
+        PartitionSpec {
+            topic,
+            partition: PartitionId(0),
+            topic_id: TopicId::random(),
+            config: LogConfig::defaults(durability),
+            leader_epoch: LeaderEpoch(0),
+        }
+    }
 }
 
 /// The engine of one shard; cheap to clone, bound to its thread.
@@ -129,6 +165,8 @@ pub(crate) struct Core {
     pub stats: Stats,
     pub sealed: RefCell<crate::shard::sealed::SealedFiles>,
     stopped: Cell<bool>,
+    /// Held from [`Engine::open_directory`] until [`Engine::close`].
+    lock: RefCell<Option<DirectoryLock>>,
 }
 
 /// A splice under way: its socket stays open until the ring is done with it.
@@ -162,14 +200,30 @@ impl Engine {
             stats: Stats::default(),
             sealed: RefCell::new(sealed),
             stopped: Cell::new(false),
+            lock: RefCell::default(),
         });
-        edge::spawn(flusher(core.clone()));
+        edge::spawn(turns::flusher(core.clone()));
         if let Some(descriptor) = completions {
             let watched = edge::watch(descriptor).map_err(EngineError::Runtime)?;
-            edge::spawn(reaper(core.clone(), watched));
+            edge::spawn(turns::reaper(core.clone(), watched));
         }
         edge::spawn(crate::shard::chores::run(core.clone()));
         Ok(Engine { core })
+    }
+
+    /// Starts the engine on a data directory that nobody else works on: makes it if it isn't there,
+    /// and holds its `.lock`, the one that Kafka and the server take, until [`Engine::close`].
+    ///
+    /// # Errors
+    /// [`EngineError::Directory`], [`EngineError::Lock`], and those of [`Engine::start`].
+    pub fn open_directory(options: EngineOptions) -> Result<Engine, EngineError> {
+        let path = options.directory.clone();
+        std::fs::create_dir_all(&path)
+            .map_err(|error| EngineError::Directory { path: path.clone(), error })?;
+        let lock = DirectoryLock::acquire(&path)?;
+        let engine = Engine::start(options)?;
+        engine.core.lock.replace(Some(lock));
+        Ok(engine)
     }
 
     /// Which engine runs the plans.
@@ -213,6 +267,39 @@ impl Engine {
         Ok((Partition::new(self.core.clone(), cell), report))
     }
 
+    /// Opens the partition that lies in its place, or makes it: what most users of the library
+    /// want. The topic id that an existing partition carries stays. Its files are checked from the
+    /// first segment on, which takes a while for a large log, since nothing says how they were left.
+    ///
+    /// # Errors
+    /// [`EngineError::Directory`], [`EngineError::Metadata`], and those of [`Engine::create`] and
+    /// [`Engine::open`].
+    pub async fn open_or_create(&self, spec: PartitionSpec) -> Result<Partition, EngineError> {
+        let name = format!("{}-{}", spec.topic, spec.partition);
+        let path = self.core.options.directory.join(name).join(partition_metadata::FILE_NAME);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return self.create(spec).await;
+            }
+            Err(error) => return Err(EngineError::Directory { path, error }),
+        };
+        let topic_id = partition_metadata::parse(&bytes)
+            .map_err(|error| EngineError::Metadata { path, error })?;
+        let opening = Opening {
+            clean: false,
+            recovery_point: None,
+            log_start: None,
+            leader_epoch_bump: true,
+        };
+        let (partition, report) = self.open(PartitionSpec { topic_id, ..spec }, opening)?;
+        if report.is_lossy() {
+            tracing::error!(partition = %partition.directory().display(), "{report}");
+        }
+        partition.become_leader(partition.leader_epoch());
+        Ok(partition)
+    }
+
     /// All partitions of this engine.
     pub fn partitions(&self) -> Vec<Partition> {
         let cells = self.core.partitions.borrow();
@@ -253,6 +340,7 @@ impl Engine {
             cell.log.borrow_mut().complete(finished, now());
             self.core.forget(&cell);
         }
+        self.core.lock.replace(None);
         failed
     }
 }
@@ -330,6 +418,24 @@ impl Core {
         dirty.push(cell.clone());
         if dirty.len() == 1 {
             self.turn.notify_one();
+        }
+    }
+
+    /// Waits for the first append of a turn.
+    pub async fn turn(&self) {
+        self.turn.notified().await;
+    }
+
+    /// The partitions to plan at the end of this turn.
+    pub fn take_dirty(&self) -> Vec<Rc<PartitionCell>> {
+        std::mem::take(&mut *self.dirty.borrow_mut())
+    }
+
+    /// The list's memory serves the next turn, unless that has begun with one of its own.
+    pub fn reuse(&self, list: Vec<Rc<PartitionCell>>) {
+        let mut next = self.dirty.borrow_mut();
+        if next.capacity() == 0 {
+            *next = list;
         }
     }
 
@@ -470,44 +576,5 @@ impl Core {
             self.mark_dirty(cell);
             cell.idle.notified().await;
         }
-    }
-}
-
-/// Plans all dirty partitions at the end of each turn that has any.
-async fn flusher(core: Rc<Core>) {
-    loop {
-        core.turn.notified().await;
-        // Every task that was ready with this one appends before the turn's plans are made.
-        tokio::task::yield_now().await;
-        let mut dirty = std::mem::take(&mut *core.dirty.borrow_mut());
-        let now = now();
-        for cell in dirty.drain(..) {
-            cell.dirty.set(false);
-            if let Some(plan) = cell.plan(now, &core.stats) {
-                core.submit(plan);
-            }
-        }
-        core.stats.turns.add(1);
-        core.enter_and_reap();
-        // The vector's memory serves the next turn, unless that has begun with one of its own.
-        let mut next = core.dirty.borrow_mut();
-        if next.capacity() == 0 {
-            *next = dirty;
-        }
-    }
-}
-
-/// Completes what the ring says is over.
-async fn reaper(core: Rc<Core>, descriptor: AsyncFd<OwnedFd>) {
-    loop {
-        match descriptor.readable().await {
-            // Cleared before draining: a completion that comes meanwhile is a new edge.
-            Ok(mut ready) => ready.clear_ready(),
-            Err(error) => {
-                tracing::error!(%error, "the storage ring can't be waited for");
-                std::process::abort();
-            }
-        }
-        core.enter_and_reap();
     }
 }

@@ -181,9 +181,9 @@ impl Partition {
     }
 
     /// Waits until the high watermark is `due` or more: the batch that ends there is as durable as
-    /// the partition's tier promises, and visible. To be called when the batch was appended, even if
-    /// it is awaited later: should the partition stop serving and resume in between, the offset may
-    /// belong to another batch by then.
+    /// the partition's tier promises, and visible. To be called when the batch was appended, even
+    /// if it is awaited later: should the partition stop serving and resume in between, the offset
+    /// may belong to another batch by then.
     ///
     /// # Errors
     /// The future's [`AppendError`] when the partition stopped serving before that.
@@ -374,6 +374,21 @@ impl ReadSlice {
         *partition.cell.pins.borrow_mut().entry(segment).or_default() += 1;
         let (core, cell) = (partition.core.clone(), partition.cell.clone());
         ReadSlice { file, at, length, segment, core, cell }
+    }
+}
+
+impl ReadSlice {
+    /// Takes the first `length` bytes off, to be read on their own.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub(crate) fn split_to(&mut self, length: ByteCount) -> ReadSlice {
+        let rest = self.length.0.checked_sub(length.0).expect("no more than there is");
+        let partition = Partition::new(self.core.clone(), self.cell.clone());
+        let first = ReadSlice::new(&partition, (self.segment, self.file), self.at, length);
+        self.at += length;
+        self.length = ByteCount(rest);
+        first
     }
 }
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """confluent-kafka (librdkafka) against a bootstrap server: the checks of suite.py."""
 
+import subprocess
+import sys
 import time
 
 import confluent_kafka
@@ -263,6 +265,29 @@ def record_of(message):
     )
 
 
+# A process of its own: librdkafka 2.16 crashes when a coordinator is named and has no OffsetFetch.
+STORED = """
+import sys
+from confluent_kafka import OFFSET_STORED, Consumer, TopicPartition
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "stored",
+                     "enable.auto.commit": False, "log_level": 2})
+consumer.assign([TopicPartition(sys.argv[2], 0, OFFSET_STORED)])
+consumer.poll(2)
+consumer.close()
+"""
+
+
+def check_stored_offset(adapter, report, bootstrap):
+    """A consumer that asks for an offset that its group has stored: it may wait, or begin anew."""
+    topic = lib.topic_name("confluent", "stored")
+    suite.ready_topic(adapter, topic, 1)
+    ended = subprocess.run(
+        [sys.executable, "-c", STORED, bootstrap, topic], timeout=lib.DEADLINE_S, check=False
+    )
+    report.equal("exit status of a consumer of stored offsets", ended.returncode, 0)
+
+
 if __name__ == "__main__":
     arguments = lib.options(__doc__)
-    lib.main(lambda: suite.run(Confluent(arguments.bootstrap), "confluent", arguments))
+    adapter = Confluent(arguments.bootstrap)
+    lib.main(lambda: suite.run(adapter, "confluent", arguments, [check_stored_offset]))

@@ -43,7 +43,7 @@ SMALL_MAX = 10_000
 SERVER_MAX = 1_048_588
 
 
-def run(adapter, name, arguments):
+def run(adapter, name, arguments, more=()):
     report = lib.Report(name)
     report.step(adapter.versions())
     check_metadata(adapter, report, arguments.bootstrap)
@@ -55,6 +55,8 @@ def run(adapter, name, arguments):
     check_append_time(adapter, report, name)
     check_errors(adapter, report, name)
     check_unknown_topic(adapter, report, name, arguments.auto_create)
+    for check in more:
+        check(adapter, report, arguments.bootstrap)
     return report.finish()
 
 

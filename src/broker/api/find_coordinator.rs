@@ -1,12 +1,14 @@
 //! FindCoordinator (10), versions 0 to 6.
 //!
-//! There are no groups and no transactions yet, and no client may hang on that:
-//! - A group's coordinator is the first shard. Clients with assigned partitions ask for it as soon
-//!   as they have a group id, and are content. Joining a group or committing fails at once, with
-//!   the client's own message that the broker doesn't support the request: those APIs are not
-//!   advertised. COORDINATOR_NOT_AVAILABLE would be retried in silence, for ever.
+//! There are no groups and no transactions yet:
+//! - A group has no coordinator: COORDINATOR_NOT_AVAILABLE. Clients with assigned partitions ask for
+//!   one as soon as they have a group id, and read on whatever they hear. It must not be named:
+//!   librdkafka 2.16 crashes when it finds a coordinator that has no OffsetFetch and wants a stored
+//!   offset. Codes that clients take as final (GROUP_AUTHORIZATION_FAILED) reach applications with
+//!   assigned partitions as an error, too. So a client that joins a group waits, and the reason
+//!   stands in the message and in our log.
 //! - A transactional id is refused with the one code that every client takes as final,
-//!   TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the reason stands in the message and in our log.
+//!   TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the reason stands there, too.
 //! - Any other kind (share groups) is INVALID_REQUEST.
 //!
 //! From version 4 on a request has many keys, each with an answer of its own.
@@ -14,7 +16,7 @@
 use kafka_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
 use kafka_protocol::messages::find_coordinator_response::{Coordinator, FindCoordinatorResponse};
 
-use crate::broker::api::{broker_id, text};
+use crate::broker::api::text;
 use crate::broker::errors::Refusal;
 use crate::broker::node::Node;
 use crate::wire::StrBytes;
@@ -25,6 +27,10 @@ const KEYS_FROM: i16 = 4;
 
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
+
+/// What the client and the log are told of a group.
+const NO_GROUPS: &str = "this broker has no consumer groups yet; assign partitions to the consumer (kcat without -G, \
+     kafka-console-consumer with --partition)";
 
 /// What the client and the log are told of a transactional id.
 pub(super) const NO_TRANSACTIONS: &str =
@@ -39,10 +45,10 @@ pub fn answer(
     let kind = request.key_type;
     if version >= KEYS_FROM {
         let keys = request.coordinator_keys.into_iter();
-        let coordinators = keys.map(|key| coordinator(node, key, kind)).collect();
+        let coordinators = keys.map(|key| no_coordinator(node, key, kind)).collect();
         return FindCoordinatorResponse::default().with_coordinators(coordinators);
     }
-    let found = coordinator(node, request.key, kind);
+    let found = no_coordinator(node, request.key, kind);
     FindCoordinatorResponse::default()
         .with_error_code(found.error_code)
         .with_error_message(found.error_message)
@@ -51,23 +57,10 @@ pub fn answer(
         .with_port(found.port)
 }
 
-fn coordinator(node: &Node, key: StrBytes, kind: i8) -> Coordinator {
-    let answer = Coordinator::default();
-    let refused = match refusal(kind) {
-        None => {
-            let (id, host, port) =
-                node.shared.brokers.iter().next().expect("there is at least one shard");
-            return answer
-                .with_error_message(None)
-                .with_key(key)
-                .with_node_id(broker_id(id))
-                .with_host(text(host))
-                .with_port(i32::from(port));
-        }
-        Some(refusal) => refusal,
-    };
+fn no_coordinator(node: &Node, key: StrBytes, kind: i8) -> Coordinator {
+    let refused = refusal(kind);
     node.complain(|| format!("FindCoordinator for {:?}: {refused}", key.as_str()));
-    answer
+    Coordinator::default()
         .with_key(key)
         .with_node_id((-1).into())
         .with_port(-1)
@@ -75,15 +68,13 @@ fn coordinator(node: &Node, key: StrBytes, kind: i8) -> Coordinator {
         .with_error_message(Some(text(&refused.message)))
 }
 
-fn refusal(kind: i8) -> Option<Refusal> {
+fn refusal(kind: i8) -> Refusal {
     match kind {
-        GROUP => None,
-        TRANSACTION => {
-            Some(Refusal::new(ErrorCode::TransactionalIdAuthorizationFailed, NO_TRANSACTIONS))
-        }
+        GROUP => Refusal::new(ErrorCode::CoordinatorNotAvailable, NO_GROUPS),
+        TRANSACTION => Refusal::new(ErrorCode::TransactionalIdAuthorizationFailed, NO_TRANSACTIONS),
         other => {
             let message = format!("coordinators of kind {other} are not supported");
-            Some(Refusal::new(ErrorCode::InvalidRequest, message))
+            Refusal::new(ErrorCode::InvalidRequest, message)
         }
     }
 }
@@ -93,10 +84,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_groups_have_a_coordinator() {
-        assert_eq!(refusal(GROUP), None);
-        let code = |kind| refusal(kind).map(|refusal| refusal.code);
-        assert_eq!(code(TRANSACTION), Some(ErrorCode::TransactionalIdAuthorizationFailed));
-        assert_eq!(code(2), Some(ErrorCode::InvalidRequest));
+    fn nothing_has_a_coordinator() {
+        let code = |kind| refusal(kind).code;
+        assert_eq!(code(GROUP), ErrorCode::CoordinatorNotAvailable);
+        assert_eq!(code(TRANSACTION), ErrorCode::TransactionalIdAuthorizationFailed);
+        assert_eq!(code(2), ErrorCode::InvalidRequest);
     }
 }

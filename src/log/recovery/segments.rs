@@ -63,13 +63,14 @@ impl Examination<'_, '_> {
                 continue;
             }
             self.note_gap(end, base);
-            if let Some(next_base) = next_base.filter(|next| self.is_trusted(*next, segment)) {
-                if !self.is_producer_wanted(segment) {
-                    let sealed = self.trust(base, next_base, segment)?;
-                    end = Some(next_base);
-                    examined.sealed.push(sealed);
-                    continue;
-                }
+            let trusted = next_base.filter(|next| self.is_trusted(*next, segment));
+            if let Some(next_base) = trusted
+                && !self.is_producer_wanted(segment)
+            {
+                let sealed = self.trust(base, next_base, segment)?;
+                end = Some(next_base);
+                examined.sealed.push(sealed);
+                continue;
             }
             let repaired = self.walk(base, next_base, segment, &mut seen)?;
             let Some(Kept { found, next, segment }) = repaired else { continue };

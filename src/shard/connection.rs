@@ -32,9 +32,9 @@ pub struct ConnectionInfo {
 /// Answers of one connection that may be under way together; beyond that the shard stops reading.
 const ANSWERS_MAX: usize = 1024;
 
-/// Bytes of requests of one connection whose answers haven't left; beyond that, too, the shard stops
-/// reading. Enough to keep a disk busy while the next plan is received; more would only leave the
-/// processor's caches before it is written.
+/// Bytes of requests of one connection whose answers haven't left; beyond that, too, the shard
+/// stops reading. Enough to keep a disk busy while the next plan is received; more would only leave
+/// the processor's caches before it is written.
 const UNANSWERED_BYTES_MAX: u64 = 8 << 20;
 
 pub(crate) struct Connection {

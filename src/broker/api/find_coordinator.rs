@@ -1,8 +1,8 @@
 //! FindCoordinator (10), versions 0 to 6.
 //!
 //! There are no groups and no transactions yet:
-//! - A group has no coordinator: COORDINATOR_NOT_AVAILABLE. Clients with assigned partitions ask for
-//!   one as soon as they have a group id, and read on whatever they hear. It must not be named:
+//! - A group has no coordinator: COORDINATOR_NOT_AVAILABLE. Clients with assigned partitions ask
+//!   for one as soon as they have a group id, and read on whatever they hear. It must not be named:
 //!   librdkafka 2.16 crashes when it finds a coordinator that has no OffsetFetch and wants a stored
 //!   offset. Codes that clients take as final (GROUP_AUTHORIZATION_FAILED) reach applications with
 //!   assigned partitions as an error, too. So a client that joins a group waits, and the reason
@@ -29,8 +29,8 @@ const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
 /// What the client and the log are told of a group.
-const NO_GROUPS: &str = "this broker has no consumer groups yet; assign partitions to the consumer (kcat without -G, \
-     kafka-console-consumer with --partition)";
+const NO_GROUPS: &str = "this broker has no consumer groups yet; assign partitions to the \
+     consumer (kcat without -G, kafka-console-consumer with --partition)";
 
 /// What the client and the log are told of a transactional id.
 pub(super) const NO_TRANSACTIONS: &str =

@@ -29,12 +29,9 @@ pub struct ConnectionInfo {
     pub id: u64,
 }
 
-/// Answers of one connection that may be under way together; beyond that the shard stops reading.
-const ANSWERS_MAX: usize = 1024;
-
 /// Bytes of requests of one connection whose answers haven't left; beyond that, too, the shard
-/// stops reading. Enough to keep a disk busy while the next plan is received; more would only leave
-/// the processor's caches before it is written.
+/// stops reading. Enough to keep a disk busy while the next plan is received; more would only
+/// leave the processor's caches before it is written.
 const UNANSWERED_BYTES_MAX: u64 = 8 << 20;
 
 pub(crate) struct Connection {
@@ -174,7 +171,7 @@ async fn take<S: Service>(
     let stats = &server.engine.core.stats;
     stats.requests.add(1);
     let pipelined = server.service.is_pipelined(&frame);
-    if !connection.below(if pipelined { ANSWERS_MAX } else { 1 }).await {
+    if !connection.below(if pipelined { server.options.pipeline_max } else { 1 }).await {
         return false;
     }
     let started = Instant::now();

@@ -15,7 +15,7 @@ use crate::broker::placement::shard_of;
 use crate::disk::Place;
 use crate::log::{Opening, RecoveryReport};
 use crate::shard::{Inbox, Partition, PartitionSpec};
-use crate::units::{PartitionId, TopicId};
+use crate::units::{Offset, PartitionId, TopicId};
 
 /// Carries out the orders of a shard until its senders are gone; `stop` ends its network side.
 pub async fn obey(node: Rc<Node>, mut inbox: Inbox<ShardOrder>, stop: Rc<Notify>) {
@@ -80,8 +80,15 @@ impl Node {
             leader_epoch: epoch,
         };
         let opened = match self.arrival(&key, topic.id, image) {
-            Arrival::Create => self.engine.create(spec).await.map_err(|error| error.to_string())?,
-            Arrival::Open => self.reopen(spec, &key)?,
+            Arrival::Create => {
+                self.note_opening(&key, None);
+                self.engine.create(spec).await.map_err(|error| error.to_string())?
+            }
+            Arrival::Open => {
+                let opened = self.reopen(spec, &key);
+                self.note_opening(&key, opened.as_ref().err());
+                opened?
+            }
             Arrival::Foreign(other) => {
                 return Err(format!(
                     "{}/{}-{partition} belongs to another topic (id {other:?}); move it away",
@@ -157,19 +164,37 @@ impl Node {
         let mut reports = Vec::new();
         for topic in image.topics() {
             for number in topic.partitions() {
+                let key = (topic.name.clone(), number);
                 if let Some(partition) = self.open_partition(topic.id, number) {
                     reports.push(report(topic, number, partition));
+                } else if self.unopened(&key).is_some() {
+                    reports.push(self.report_of_start(key));
                 }
             }
         }
         reports
     }
 
+    /// A partition that was never opened stands where it stood.
+    fn report_of_start(&self, key: PartitionKey) -> PartitionReport {
+        let checkpoints = &self.shared.checkpoints;
+        let recovery_point = checkpoints.recovery_point(&key).unwrap_or(Offset(0));
+        let log_start = checkpoints.log_start(&key);
+        PartitionReport { key, recovery_point, log_start, high_watermark: recovery_point }
+    }
+
     /// Clean stop, once no client is connected: closes every partition and says where they stand.
+    /// Those that could not be opened count as not closed: they wait for their recovery still.
     pub async fn close(&self) -> Closed {
         let failed = self.engine.close().await;
         let failed = failed.into_iter().map(|(path, error)| format!("{}: {error}", path.display()));
-        Closed { reports: self.reports(), failed: failed.collect() }
+        let mut closed = Closed { reports: self.reports(), failed: failed.collect() };
+        for PartitionReport { key, .. } in &closed.reports {
+            let (topic, partition) = key;
+            let reason = self.unopened(key);
+            closed.failed.extend(reason.map(|it| format!("{topic}-{partition}: {it}")));
+        }
+        closed
     }
 }
 

@@ -383,6 +383,11 @@ impl ReadSlice {
 }
 
 impl ReadSlice {
+    /// Whether its segment will never have more: a reader behind it has no reason to wait.
+    pub fn is_of_complete_segment(&self) -> bool {
+        self.cell.log.borrow().is_complete(self.segment)
+    }
+
     /// Takes the first `length` bytes off, to be read on their own.
     ///
     /// # Panics

@@ -103,6 +103,13 @@ fn check_command(words: &[String]) -> Result<(), String> {
     if program.starts_with("scripts/") {
         return check_script(Path::new(program));
     }
+    if program == "cargo"
+        && let [run, flag, name] = rest
+        && (run.as_str(), flag.as_str()) == ("run", "--example")
+    {
+        let example = top().join("examples").join(format!("{name}.rs"));
+        return example.exists().then_some(()).ok_or(format!("{} is absent", example.display()));
+    }
     if FOREIGN.contains(&program.as_str()) { Ok(()) } else { Err("unknown".to_owned()) }
 }
 

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::disk::lock::{DirectoryLock, LockError};
+use crate::disk::lock::{DirectoryLock, LOCK_FILE, LockError};
 use crate::format::checkpoint::{self, PartitionOffset};
 use crate::format::names::{DirectoryState, PartitionDirectory, TopicName, Unique};
 use crate::format::properties::{self, DirectoryId, MetaProperties, MetaPropertiesError};
@@ -29,7 +29,7 @@ const LOST_AND_FOUND: &str = "lost+found";
 pub enum DirectoryError {
     /// Another process uses it.
     #[error(transparent)]
-    Lock(#[from] LockError),
+    Lock(LockError),
     /// A file or directory in it can't be read or written.
     #[error("{}: {error}{}", .path.display(), remedy(.error))]
     File {
@@ -66,6 +66,17 @@ pub enum DirectoryError {
         /// Who asks.
         own: BrokerId,
     },
+}
+
+impl From<LockError> for DirectoryError {
+    fn from(error: LockError) -> DirectoryError {
+        match error {
+            LockError::File { directory, error } => {
+                DirectoryError::File { path: directory.join(LOCK_FILE), error }
+            }
+            held @ LockError::Held { .. } => DirectoryError::Lock(held),
+        }
+    }
 }
 
 /// What a system error means for whoever starts the broker.

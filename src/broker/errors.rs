@@ -62,12 +62,17 @@ pub fn of_read(error: &ReadError) -> ErrorCode {
 /// Lines about clients' faults that a shard writes in a second; the rest is counted.
 const COMPLAINTS_PER_SECOND_MAX: u32 = 10;
 
+/// Time between two lines about what clients do in good faith.
+const RARE: Duration = Duration::from_secs(60);
+
 /// Keeps a client that does the same thing wrong a thousand times a second from filling the log.
 #[derive(Debug)]
 pub struct Complaints {
     second: Cell<Instant>,
     written: Cell<u32>,
     suppressed: Cell<u64>,
+    /// When the last of the rare lines was written.
+    rare: Cell<Option<Instant>>,
 }
 
 impl Default for Complaints {
@@ -76,6 +81,7 @@ impl Default for Complaints {
             second: Cell::new(Instant::now()),
             written: Cell::new(0),
             suppressed: Cell::new(0),
+            rare: Cell::new(None),
         }
     }
 }
@@ -101,6 +107,17 @@ impl Complaints {
     }
 }
 
+impl Complaints {
+    /// Writes a line about what clients do again and again in good faith, once a minute.
+    pub fn write_rarely(&self, now: Instant, line: impl FnOnce() -> String) {
+        if self.rare.get().is_none_or(|last| now.duration_since(last) >= RARE) {
+            self.rare.set(Some(now));
+            let line = line();
+            tracing::info!("{line}");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +139,19 @@ mod tests {
             String::new()
         });
         assert_eq!(written, COMPLAINTS_PER_SECOND_MAX + 1);
+    }
+    #[test]
+    fn what_is_done_in_good_faith_is_said_once_a_minute() {
+        let complaints = Complaints::default();
+        let start = Instant::now();
+        let mut written = Vec::new();
+        for second in 0..121 {
+            let now = start + Duration::from_secs(second);
+            complaints.write_rarely(now, || {
+                written.push(second);
+                String::new()
+            });
+        }
+        assert_eq!(written, [0, 60, 120]);
     }
 }

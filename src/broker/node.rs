@@ -272,6 +272,11 @@ impl Node {
         self.complaints.write(Instant::now(), line);
     }
 
+    /// Writes a line about what clients do again and again in good faith, once a minute.
+    pub fn mention(&self, line: impl FnOnce() -> String) {
+        self.complaints.write_rarely(Instant::now(), line);
+    }
+
     async fn ask<T>(
         &self,
         order: impl FnOnce(oneshot::Sender<T>) -> ControllerOrder,

@@ -29,7 +29,8 @@ pub struct ConnectionInfo {
     pub id: u64,
 }
 
-/// Bytes of requests of one connection whose answers haven't left; beyond that, too, the shard stops
+/// Bytes of requests of one connection whose answers haven't left; beyond that, too, the shard
+/// stops
 /// reading. Enough to keep a disk busy while the next plan is received; more would only leave the
 /// processor's caches before it is written.
 const UNANSWERED_BYTES_MAX: u64 = 8 << 20;

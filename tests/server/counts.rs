@@ -1,6 +1,7 @@
 //! What the counters of `/metrics` say about how the work is done.
 
 use kafka_protocol::messages::ProduceRequest;
+use uringlog::units::Timestamp;
 
 use crate::support::batch::{self, of};
 use crate::support::client::{Client, PRODUCE, only, produce_request};
@@ -46,9 +47,12 @@ fn started(engine: &str, durability: &str) -> (Broker, Client) {
 fn every_plan_of_the_ring_engine_is_one_chain_of_linked_entries() {
     for durability in ["device", "page-cache"] {
         let (broker, mut client) = started("uring", durability);
+        let start = batch::now();
         let costs = Costs::of(&broker, || {
-            for _ in 0..100 {
-                client.accepted("topic", 0, of(&["x"]));
+            // Each later than the one before, so that each has a time index entry.
+            for later in 1..=100 {
+                let at = Timestamp(start.0 + later);
+                client.accepted("topic", 0, batch::at(at, &["x"]));
             }
         });
         let plans = costs.get("plans");

@@ -122,7 +122,8 @@ fn a_directory_in_use_is_refused_and_its_holder_named_and_undisturbed() {
         assert_eq!(batch::consume(&mut client, "topic", 0, 0).len(), 2);
         // However the holder ends, its lock is gone with it.
         drop(client);
-        let mut client = broker.kill().start().connect();
+        let broker = broker.kill().start();
+        let mut client = broker.connect();
         assert_eq!(batch::consume(&mut client, "topic", 0, 0).len(), 2);
     }
 }

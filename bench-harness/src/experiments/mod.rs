@@ -1,6 +1,7 @@
 //! Each experiment answers one question of the design with figures.
 
 pub mod chains;
+pub mod load;
 pub mod measure;
 pub mod splice;
 
@@ -12,6 +13,9 @@ pub enum Failure {
     /// The machine refused a call.
     #[error("{doing}: {source}")]
     Io { doing: &'static str, source: io::Error },
+    /// The broker refused, or could not be reached.
+    #[error(transparent)]
+    Client(#[from] uringlog::client::ClientError),
     /// What came out contradicts what must hold.
     #[error("wrong: {0}")]
     Wrong(String),

@@ -1,7 +1,8 @@
 //! FindCoordinator (10), versions 0 to 6.
 //!
 //! There are no groups and no transactions yet:
-//! - A group has no coordinator: COORDINATOR_NOT_AVAILABLE. Clients with assigned partitions ask for
+//! - A group has no coordinator: COORDINATOR_NOT_AVAILABLE. Clients with assigned partitions ask
+//!   for
 //!   one as soon as they have a group id, and read on whatever they hear. It must not be named:
 //!   librdkafka 2.16 crashes when it finds a coordinator that has no OffsetFetch and wants a stored
 //!   offset. Codes that clients take as final (GROUP_AUTHORIZATION_FAILED) reach applications with
@@ -59,7 +60,13 @@ pub fn answer(
 
 fn no_coordinator(node: &Node, key: StrBytes, kind: i8) -> Coordinator {
     let refused = refusal(kind);
-    node.complain(|| format!("FindCoordinator for {:?}: {refused}", key.as_str()));
+    let line = || format!("FindCoordinator for {:?}: {refused}", key.as_str());
+    // Clients with assigned partitions that have a group id ask every second, for ever.
+    if kind == GROUP {
+        node.mention(line)
+    } else {
+        node.complain(line)
+    }
     Coordinator::default()
         .with_key(key)
         .with_node_id((-1).into())

@@ -23,12 +23,16 @@ pub fn now() -> Timestamp {
     Timestamp(i64::try_from(since.as_millis()).expect("millions of years"))
 }
 
-fn build<T: AsRef<[u8]>>(mut builder: BatchBuilder, values: &[T]) -> Vec<u8> {
-    let now = now();
+fn build<T: AsRef<[u8]>>(mut builder: BatchBuilder, at: Timestamp, values: &[T]) -> Vec<u8> {
     for value in values {
-        builder.push(&NewRecord::value(now, value.as_ref()));
+        builder.push(&NewRecord::value(at, value.as_ref()));
     }
     builder.build().as_bytes().to_vec()
+}
+
+/// One record for each value, all of this time.
+pub fn at<T: AsRef<[u8]>>(at: Timestamp, values: &[T]) -> Vec<u8> {
+    build(BatchBuilder::new(Codec::None), at, values)
 }
 
 /// One record for each value.
@@ -38,7 +42,7 @@ pub fn of<T: AsRef<[u8]>>(values: &[T]) -> Vec<u8> {
 
 /// The same, compressed.
 pub fn packed<T: AsRef<[u8]>>(codec: Codec, values: &[T]) -> Vec<u8> {
-    build(BatchBuilder::new(codec), values)
+    build(BatchBuilder::new(codec), now(), values)
 }
 
 /// The same, of an idempotent producer.
@@ -46,7 +50,7 @@ pub fn sequenced(producer: (i64, i16), sequence: i32, values: &[String]) -> Vec<
     let (id, epoch) = producer;
     let builder = BatchBuilder::new(Codec::None);
     let (id, epoch) = (ProducerId(id), ProducerEpoch(epoch));
-    build(builder.with_producer(id, epoch, Sequence(sequence)), values)
+    build(builder.with_producer(id, epoch, Sequence(sequence)), now(), values)
 }
 
 /// One record with a value of this many bytes that follow from `seed` and don't compress well.

@@ -269,7 +269,9 @@ impl Client {
 
     /// A new producer's id and epoch.
     pub fn producer_id(&mut self) -> (i64, i16) {
-        let request = InitProducerIdRequest::default().with_transaction_timeout_ms(60_000);
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(None)
+            .with_transaction_timeout_ms(60_000);
         let answer = self.call(&request, 2);
         assert_eq!(answer.error_code, 0, "a producer id");
         (answer.producer_id.0, answer.producer_epoch)

@@ -30,9 +30,8 @@ pub struct ConnectionInfo {
 }
 
 /// Bytes of requests of one connection whose answers haven't left; beyond that, too, the shard
-/// stops
-/// reading. Enough to keep a disk busy while the next plan is received; more would only leave the
-/// processor's caches before it is written.
+/// stops reading. Enough to keep a disk busy while the next plan is received; more would only
+/// leave the processor's caches before it is written.
 const UNANSWERED_BYTES_MAX: u64 = 8 << 20;
 
 pub(crate) struct Connection {

@@ -18,7 +18,7 @@ const RESUME_EVERY_MS: i64 = 1_000;
 
 /// The task; ends with the engine.
 pub async fn run(core: Rc<Core>) {
-    let mut last_retention = now();
+    let (mut last_retention, mut wait_ms) = (now(), core.options.first_retention_ms);
     let mut last_resume = now();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -26,8 +26,8 @@ pub async fn run(core: Rc<Core>) {
             return;
         }
         let now = now();
-        if is_over(last_retention, core.options.retention_check_ms, now) {
-            last_retention = now;
+        if is_over(last_retention, wait_ms, now) {
+            (last_retention, wait_ms) = (now, core.options.retention_check_ms);
             core.retain(now);
         }
         if RESUME_EVERY_MS <= now.0 - last_resume.0 {

@@ -46,6 +46,8 @@ pub struct EngineOptions {
     pub splice_bytes_min: ByteCount,
     /// How often retention looks (`log.retention.check.interval.ms`).
     pub retention_check_ms: u64,
+    /// When it looks for the first time (`log.initial.task.delay.ms`).
+    pub first_retention_ms: u64,
     /// Heap that loaded indexes of sealed segments may take, all partitions of the shard together.
     pub sealed_index_bytes_max: ByteCount,
     /// Sealed segments whose files may be open at a time.
@@ -65,6 +67,7 @@ impl EngineOptions {
             ring: RingOptions::default(),
             splice_bytes_min: ByteCount(128 << 10),
             retention_check_ms: 300_000,
+            first_retention_ms: 30_000,
             sealed_index_bytes_max: ByteCount(32 << 20),
             sealed_files_max: 4096,
             files_max: 1 << 20,

@@ -280,16 +280,18 @@ impl Engine {
     /// [`Engine::open`].
     pub async fn open_or_create(&self, spec: PartitionSpec) -> Result<Partition, EngineError> {
         let name = format!("{}-{}", spec.topic, spec.partition);
-        let path = self.core.options.directory.join(name).join(partition_metadata::FILE_NAME);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return self.create(spec).await;
-            }
+        let directory = self.core.options.directory.join(name);
+        if !directory.is_dir() {
+            return self.create(spec).await;
+        }
+        let path = directory.join(partition_metadata::FILE_NAME);
+        let topic_id = match std::fs::read(&path) {
+            Ok(bytes) => partition_metadata::parse(&bytes)
+                .map_err(|error| EngineError::Metadata { path, error })?,
+            // Kafka before 2.8, or a kill while it was made: opening writes the file.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => spec.topic_id,
             Err(error) => return Err(EngineError::Directory { path, error }),
         };
-        let topic_id = partition_metadata::parse(&bytes)
-            .map_err(|error| EngineError::Metadata { path, error })?;
         let opening = Opening {
             clean: false,
             recovery_point: None,

@@ -224,6 +224,7 @@ impl Engine {
         std::fs::create_dir_all(&path)
             .map_err(|error| EngineError::Directory { path: path.clone(), error })?;
         let lock = DirectoryLock::acquire(&path)?;
+        lock.take_clean_marker().map_err(|error| EngineError::Directory { path, error })?;
         let engine = Engine::start(options)?;
         engine.core.lock.replace(Some(lock));
         Ok(engine)

@@ -2,7 +2,7 @@
 //! try for partitions that ran out of space.
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::disk::DiskError;
 use crate::log::{LogState, OpenError};
@@ -15,6 +15,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How often a partition that ran out of space is tried again.
 const RESUME_EVERY_MS: i64 = 1_000;
+
+/// How much longer than a try took it takes to the next one, at least.
+const RESUME_PAUSES: u32 = 20;
 
 /// The task; ends with the engine.
 pub async fn run(core: Rc<Core>) {
@@ -77,14 +80,19 @@ impl Core {
     /// when there is space.
     pub fn resume(&self, now: Timestamp) {
         for cell in self.cells() {
-            if matches!(cell.log.borrow().state(), LogState::ReadOnly(_)) && !cell.is_busy() {
+            let is_early = cell.resume_not_before.get().is_some_and(|it| Instant::now() < it);
+            let is_read_only = matches!(cell.log.borrow().state(), LogState::ReadOnly(_));
+            if is_read_only && !is_early && !cell.is_busy() {
                 self.resume_one(&cell, now);
             }
         }
     }
 
     fn resume_one(&self, cell: &Rc<PartitionCell>, now: Timestamp) {
+        let started = Instant::now();
         let resumed = self.blocking(cell.number, |disk| cell.log.borrow_mut().resume(disk, now));
+        // The others of the shard wait meanwhile, and a large log takes long.
+        cell.resume_not_before.set(Some(Instant::now() + RESUME_PAUSES * started.elapsed()));
         let directory = cell.directory.display();
         match resumed {
             Ok(_) => {

@@ -101,7 +101,9 @@ impl Core {
                 cell.waiting.borrow_mut().release(end);
                 tracing::warn!(partition = %directory, "there is space again: writing goes on");
             }
-            Err(OpenError::Disk { error: DiskError::NoSpace, .. }) => {}
+            Err(OpenError::Disk {
+                error: DiskError::NoSpace | DiskError::TooManyFiles(_), ..
+            }) => {}
             Err(error) => tracing::error!(partition = %directory, %error, "cannot resume writing"),
         }
     }

@@ -1,6 +1,7 @@
 //! How a shard follows the image: partitions are opened or made before clients see a topic, and
 //! retired after they no longer do.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,19 +20,61 @@ use crate::units::{Offset, PartitionId, TopicId};
 
 /// Carries out the orders of a shard until its senders are gone; `stop` ends its network side.
 pub async fn obey(node: Rc<Node>, mut inbox: Inbox<ShardOrder>, stop: Rc<Notify>) {
-    while let Some(order) = inbox.receive().await {
+    let mut deferred = VecDeque::new();
+    loop {
+        let order = match deferred.pop_front() {
+            Some(order) => order,
+            None => match inbox.receive().await {
+                Some(order) => order,
+                None => return,
+            },
+        };
         match order {
-            // Whoever asked may have given up waiting; what was done stays done.
-            ShardOrder::Publish { image, answer } => drop(answer.send(node.apply(image).await)),
+            ShardOrder::Publish { image, answer } => {
+                let applied = apply_and_tell(&node, image, (&mut inbox, &mut deferred)).await;
+                // Whoever asked may have given up waiting; what was done stays done.
+                drop(answer.send(applied));
+            }
             ShardOrder::Serve => node.serve(),
-            ShardOrder::Report { answer } => drop(answer.send(node.reports())),
-            ShardOrder::Stats { answer } => drop(answer.send(node.engine.stats())),
             ShardOrder::Stop => stop.notify_one(),
+            ShardOrder::Report { .. } | ShardOrder::Stats { .. } => node.tell(order),
+        }
+    }
+}
+
+/// Applies an image. That takes long for a topic of many partitions, and whoever asks meanwhile how
+/// the shard is must hear; the other orders wait.
+async fn apply_and_tell(
+    node: &Node,
+    image: Arc<Image>,
+    (inbox, deferred): (&mut Inbox<ShardOrder>, &mut VecDeque<ShardOrder>),
+) -> Applied {
+    let mut applying = std::pin::pin!(node.apply(image));
+    loop {
+        tokio::select! {
+            biased;
+            applied = &mut applying => return applied,
+            Some(order) = inbox.receive() => match order {
+                ShardOrder::Report { .. } | ShardOrder::Stats { .. } => node.tell(order),
+                ShardOrder::Publish { .. } | ShardOrder::Serve | ShardOrder::Stop => {
+                    deferred.push_back(order);
+                }
+            },
         }
     }
 }
 
 impl Node {
+    /// Says how the shard is, if that is what the order asks.
+    fn tell(&self, order: ShardOrder) {
+        // Whoever asked may have given up waiting.
+        match order {
+            ShardOrder::Report { answer } => drop(answer.send(self.reports())),
+            ShardOrder::Stats { answer } => drop(answer.send(self.engine.stats())),
+            ShardOrder::Publish { .. } | ShardOrder::Serve | ShardOrder::Stop => {}
+        }
+    }
+
     /// Makes partitions and image agree.
     async fn apply(&self, image: Arc<Image>) -> Applied {
         let mut applied = Applied::default();

@@ -388,6 +388,7 @@ fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) ->
     let config = &shared.config;
     EngineOptions {
         retention_check_ms: config.retention_check_ms,
+        first_retention_ms: config.first_task_delay_ms,
         // The other half is for active segments: a full table would take partitions offline.
         sealed_files_max: usize_of(u64::from(config.ring_files_max / 2)),
         splice_bytes_min: config.splice_bytes_min,

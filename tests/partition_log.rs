@@ -318,6 +318,29 @@ fn timestamps_are_found_where_the_index_says() {
     assert_eq!(newest.timestamp, Timestamp(START.0 + 990));
 }
 
+/// Under load something is always staged; the newest visible record has to be found all the same.
+#[test]
+fn a_newer_timestamp_that_is_only_staged_hides_nothing() {
+    let mut fixture = fixture(config(Durability::Device));
+    let store = &mut fixture.store;
+    let newest = |store: &mut support::Store<PlainDisk>| match store.log.max_timestamp_search() {
+        Ok(TimestampSearch::Scan(scan)) => (scan.segment, scan.timestamp),
+        other => panic!("{other:?}"),
+    };
+    store.append(batch(1, 100, Timestamp(START.0 + 5)));
+    store.append(batch(1, 100, START));
+    store.settle();
+    // In the same segment, and in the next one.
+    for bytes in [100, 3_900] {
+        store.append(batch(1, bytes, Timestamp(START.0 + 9)));
+        assert_eq!(newest(store), (Offset(0), Timestamp(START.0 + 5)));
+        let found = store.log.timestamp_search(Timestamp(START.0 + 3));
+        assert!(matches!(found, Ok(TimestampSearch::Scan(_))), "{found:?}");
+    }
+    store.settle();
+    assert_eq!(newest(store), (Offset(0), Timestamp(START.0 + 9)));
+}
+
 #[test]
 fn the_duplicate_of_a_batch_in_flight_waits_for_the_original() {
     let mut fixture = fixture(config(Durability::Device));

@@ -107,7 +107,8 @@ impl PartitionLog {
         }
         let shown = if self.is_device_tier() { durable } else { self.end };
         if shown.next > self.cursors.high_watermark {
-            self.notes.note(self.readable);
+            let Target { next, segment, at, .. } = self.readable;
+            self.note(next, segment, at);
             self.cursors.set_high_watermark(shown.next);
             self.readable = shown;
         } else if shown.next == self.cursors.high_watermark && shown.segment > self.readable.segment

@@ -15,7 +15,7 @@ use super::segment::{ActiveSegment, Beginning, Planner, SealedSegment, SegmentFi
 use crate::disk::plan::{Parts, Steps};
 use crate::disk::{FileId, Lane, Place, Plan, Step};
 use crate::format::partition_metadata;
-use crate::units::{Offset, Position, Timestamp};
+use crate::units::{Offset, Timestamp};
 
 /// What a log is put together from.
 pub(super) struct LogParts {
@@ -108,8 +108,7 @@ impl PartitionLog {
         if self.cursors.next == self.end.next {
             return self.end;
         }
-        let at = Position(self.active.size.0);
-        Target { next: self.cursors.next, segment: self.active.base, at }
+        self.active_target()
     }
 
     fn closing_steps(&mut self) -> Steps {

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::complete::Completed;
-use super::partition::{LogState, PartitionLog, Target};
+use super::partition::{LogState, PartitionLog};
 use super::segment::{Loaded, SealedSegment, place, relative};
 use crate::disk::plan::Steps;
 use crate::disk::{DiskError, FileId, Finished, Lane, Plan, Step};
@@ -66,15 +66,23 @@ pub enum ReadError {
     Offline(super::partition::Cause),
 }
 
+/// Where exactly a batch starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct BatchStart {
+    offset: Offset,
+    segment: Offset,
+    at: Position,
+}
+
 /// Exact batch starts, newest last.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    ring: Vec<Target>,
+    ring: Vec<BatchStart>,
     next: usize,
 }
 
 impl Notes {
-    pub fn note(&mut self, start: Target) {
+    fn note(&mut self, start: BatchStart) {
         if self.ring.contains(&start) {
             return;
         }
@@ -87,7 +95,7 @@ impl Notes {
     }
 
     fn start_of(&self, offset: Offset, segment: Offset) -> Option<Position> {
-        let found = self.ring.iter().find(|it| it.next == offset && it.segment == segment);
+        let found = self.ring.iter().find(|it| it.offset == offset && it.segment == segment);
         found.map(|it| it.at)
     }
 
@@ -190,7 +198,7 @@ impl PartitionLog {
 
     /// Remembers that the batch with `offset` starts exactly at `at`, for the fetch that follows.
     pub fn note(&mut self, offset: Offset, segment: Offset, at: Position) {
-        self.notes.note(Target { next: offset, segment, at });
+        self.notes.note(BatchStart { offset, segment, at });
     }
 
     /// What to wait for before a sealed segment can be read: its `.log` opened, its indexes read

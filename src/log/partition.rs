@@ -15,7 +15,7 @@ use super::locate::Notes;
 use super::producers::Producers;
 use super::retention::SegmentInfo;
 use super::roll;
-use super::segment::{ActiveSegment, Beginning, SealedSegment, SegmentFiles};
+use super::segment::{ActiveSegment, Beginning, Largest, SealedSegment, SegmentFiles};
 use crate::disk::plan::Parts;
 use crate::disk::{DiskError, FileId, Plan, Step};
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId, byte_count};
@@ -100,6 +100,8 @@ pub(super) struct Target {
     pub next: Offset,
     pub segment: Offset,
     pub at: Position,
+    /// Of what the segment has before `at`.
+    pub largest: Largest,
 }
 
 /// What the append plan under way will have done.

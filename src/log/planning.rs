@@ -1,7 +1,7 @@
 //! Plans of the append lane: everything staged becomes one plan, and one is under way at a time.
 
 use super::partition::{InFlight, LogState, PartitionLog, Target};
-use super::segment::Planner;
+use super::segment::{Largest, Planner};
 use crate::disk::plan::Steps;
 use crate::disk::{Lane, Plan, PlanTag, Step};
 use crate::units::{Offset, Position, Timestamp};
@@ -42,7 +42,7 @@ impl PartitionLog {
     }
 
     fn plan_staged(&mut self, now: Timestamp) -> Plan {
-        let is_synced = self.is_sync_due(now);
+        let (is_synced, end) = (self.is_sync_due(now), self.active_target());
         let mut planner = Planner {
             directory: &self.directory,
             steps: Steps::new(),
@@ -69,8 +69,7 @@ impl PartitionLog {
             Some(next) => Target::base_of(next.base),
             None => {
                 self.active.take_steps(&mut planner);
-                let at = Position(self.active.size.0);
-                Target { next: self.cursors.next, segment: self.active.base, at }
+                end
             }
         };
         let Planner { mut steps, has_new_log, .. } = planner;
@@ -89,6 +88,13 @@ impl PartitionLog {
         Plan { tag: self.tag(Lane::Append, 0), steps }
     }
 
+    /// Where everything appended so far ends.
+    pub(super) fn active_target(&self) -> Target {
+        let (segment, largest) = (self.active.base, self.active.largest);
+        let at = Position(self.active.size.0);
+        Target { next: self.cursors.next, segment, at, largest }
+    }
+
     pub(super) fn tag(&self, lane: Lane, number: u64) -> PlanTag {
         PlanTag { owner: self.number, lane, number }
     }
@@ -103,6 +109,6 @@ impl InFlight {
 impl Target {
     /// The end of everything before the segment with this base.
     pub(super) fn base_of(segment: Offset) -> Target {
-        Target { next: segment, segment, at: Position(0) }
+        Target { next: segment, segment, at: Position(0), largest: Largest::none(segment) }
     }
 }

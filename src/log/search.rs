@@ -5,7 +5,7 @@
 
 use super::locate::{Located, ReadError};
 use super::partition::PartitionLog;
-use super::segment::relative;
+use super::segment::{Largest, relative};
 use crate::disk::{FileId, Plan};
 use crate::format::index;
 use crate::units::{Offset, Position, Timestamp};
@@ -58,21 +58,35 @@ impl PartitionLog {
         }))
     }
 
-    /// Where to look for the first record with the newest timestamp of the log.
+    /// Where to look for the first record with the newest timestamp of what may be read: a newer
+    /// one that isn't readable yet doesn't hide it.
     ///
     /// # Errors
     /// [`ReadError::Offline`].
     pub fn max_timestamp_search(&mut self) -> Result<TimestampSearch, ReadError> {
         self.check_readable()?;
-        let newest = self.segments().map(|it| it.largest_timestamp).max();
-        let newest = newest.expect("a log has an active segment");
-        let found = self.segments().position(|it| it.largest_timestamp == newest);
-        let number = found.expect("one has the maximum");
-        let sealed = self.sealed.get(number);
-        let largest = sealed.map_or(self.active.largest, |segment| segment.largest);
+        // The first segment with the newest one has the first record.
+        let visible = self.visible_largest().enumerate();
+        let newest = visible.reduce(
+            |one, other| {
+                if one.1.timestamp < other.1.timestamp { other } else { one }
+            },
+        );
+        let Some((number, largest)) = newest else { return Ok(TimestampSearch::Nothing) };
+        let newest = largest.timestamp;
         Ok(self.scan(number, |offsets, _, base, _| {
             (floor_position(offsets, base, largest.offset), newest)
         }))
+    }
+
+    /// The largest timestamps of the segments' readable parts, oldest segment first.
+    fn visible_largest(&self) -> impl Iterator<Item = Largest> + '_ {
+        let sealed = self.sealed.iter().map(|segment| (segment.base, segment.largest));
+        let all = sealed.chain([(self.active.base, self.active.largest)]);
+        let readable = self.readable;
+        all.take_while(move |(base, _)| *base <= readable.segment).map(move |(base, largest)| {
+            if base == readable.segment { readable.largest } else { largest }
+        })
     }
 
     fn scan(

@@ -39,11 +39,17 @@ impl AnswerPart {
 /// The pieces of one answer, in order.
 pub type AnswerParts = SmallVec<[AnswerPart; 4]>;
 
+/// What is still under way of a request that was answered.
+pub type Rest = Pin<Box<dyn Future<Output = ()>>>;
+
 /// What becomes of a request.
 pub enum Answer {
     /// This frame, size prefix included. Its length is fixed: a failure while it is being sent
     /// ends the connection.
     Parts(AnswerParts),
+    /// This frame, before all of what the request asked for is done: its bytes stay charged until
+    /// the rest is over.
+    Early(AnswerParts, Rest),
     /// Nothing is sent (Produce with acks=0).
     Nothing,
     /// The connection is closed, for this reason.
@@ -65,6 +71,16 @@ pub enum Reply {
     Ready(Answer),
     /// Comes; later requests of the connection are answered after it.
     Later(Pin<Box<dyn Future<Output = Answer>>>),
+}
+
+impl Reply {
+    /// The answer, as soon as it is there.
+    pub(crate) async fn answer(self) -> Answer {
+        match self {
+            Reply::Ready(answer) => answer,
+            Reply::Later(answer) => answer.await,
+        }
+    }
 }
 
 /// Why an answer could not be sent whole.

@@ -14,7 +14,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 use tokio::sync::Notify;
 
-use crate::shard::answer::{self, Answer, Reply};
+use crate::shard::answer::{self, Answer, AnswerParts, Reply, Rest};
 use crate::shard::budget::Held;
 use crate::shard::edge::{self, Socket};
 use crate::shard::frames::FrameReader;
@@ -29,10 +29,14 @@ pub struct ConnectionInfo {
     pub id: u64,
 }
 
-/// Bytes of requests of one connection whose answers haven't left; beyond that, too, the shard
-/// stops reading. Enough to keep a disk busy while the next plan is received; more would only
-/// leave the processor's caches before it is written.
+/// Bytes of requests of one connection whose answers haven't left, or that left early; beyond
+/// that, too, the shard stops reading. Enough to keep a disk busy while the next plan is received;
+/// more would only leave the processor's caches before it is written.
 const UNANSWERED_BYTES_MAX: u64 = 8 << 20;
+
+/// Requests of one connection that were answered before everything was done, as Produce is after
+/// its timeout; beyond that the shard stops reading.
+const EARLY_MAX: usize = 1024;
 
 pub(crate) struct Connection {
     pub info: ConnectionInfo,
@@ -42,6 +46,8 @@ pub(crate) struct Connection {
     unsent: Cell<usize>,
     /// Bytes of the requests that these belong to.
     unsent_bytes: Cell<u64>,
+    /// Requests whose answers left early; their bytes are in `unsent_bytes`.
+    early: Cell<usize>,
     /// Told when something is put into the queue, or nothing more will be.
     arrived: Notify,
     /// Told when an answer has left.
@@ -56,7 +62,7 @@ pub(crate) struct Connection {
 
 struct Pending {
     reply: Reply,
-    // Given back when the answer has left.
+    // Given back when the answer has left, and the rest is over.
     held: Held,
 }
 
@@ -68,6 +74,7 @@ impl Connection {
             queue: RefCell::default(),
             unsent: Cell::new(0),
             unsent_bytes: Cell::new(0),
+            early: Cell::new(0),
             arrived: Notify::new(),
             departed: Notify::new(),
             ended: Cell::new(false),
@@ -113,18 +120,38 @@ impl Connection {
 
     /// Waits until fewer than `limit` answers are unsent; `false` when the connection broke.
     async fn below(&self, limit: usize) -> bool {
-        while !self.broken.get()
-            && (limit <= self.unsent.get() || UNANSWERED_BYTES_MAX <= self.unsent_bytes.get())
-        {
+        while !self.broken.get() && self.is_full(limit) {
             self.departed.notified().await;
         }
         !self.broken.get()
     }
 
-    fn sent(&self, held: &Held) {
+    fn is_full(&self, limit: usize) -> bool {
+        limit <= self.unsent.get()
+            || UNANSWERED_BYTES_MAX <= self.unsent_bytes.get()
+            || EARLY_MAX <= self.early.get()
+    }
+
+    fn sent(&self) {
         self.unsent.set(self.unsent.get() - 1);
-        self.unsent_bytes.set(self.unsent_bytes.get() - held.bytes());
         self.departed.notify_one();
+    }
+
+    fn release(&self, held: Held) {
+        self.unsent_bytes.set(self.unsent_bytes.get() - held.bytes());
+        drop(held);
+        self.departed.notify_one();
+    }
+
+    /// The answer has left; the request's bytes are given back when the rest is over, too.
+    fn release_after(self: &Rc<Self>, rest: Rest, held: Held) {
+        self.early.set(self.early.get() + 1);
+        let connection = self.clone();
+        edge::spawn(async move {
+            rest.await;
+            connection.early.set(connection.early.get() - 1);
+            connection.release(held);
+        });
     }
 }
 
@@ -193,31 +220,46 @@ async fn answers<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection>) 
             connection.arrived.notified().await;
             continue;
         };
-        let answer = match pending.reply {
-            Reply::Ready(answer) => answer,
-            Reply::Later(answer) => answer.await,
+        let Pending { reply, held } = pending;
+        let (sent, rest) = match reply.answer().await {
+            Answer::Parts(parts) => (send(&server, &connection, parts).await, None),
+            Answer::Early(parts, rest) => (send(&server, &connection, parts).await, Some(rest)),
+            Answer::Nothing => (true, None),
+            Answer::Close(reason) => {
+                let peer = connection.info.peer;
+                tracing::info!(%peer, reason, "connection closed");
+                server.engine.core.stats.connections_refused.add(1);
+                (false, None)
+            }
         };
-        if !send(&server, &connection, answer).await {
+        if !sent {
             connection.give_up();
         }
-        connection.sent(&pending.held);
+        match rest {
+            Some(rest) => connection.release_after(rest, held),
+            None => connection.release(held),
+        }
+        connection.sent();
     }
     connection.socket.shut_down();
     server.forget(&connection);
+    unheard(std::mem::take(&mut *connection.queue.borrow_mut())).await;
+}
+
+/// Nobody hears the answers of a broken connection, but what its requests asked for is under way
+/// and counts until it is over.
+async fn unheard(queue: VecDeque<Pending>) {
+    for Pending { reply, held } in queue {
+        if let Answer::Early(_, rest) = reply.answer().await {
+            rest.await;
+        }
+        drop(held);
+    }
 }
 
 /// Sends one answer; `false` when the connection is to be closed.
-async fn send<S: Service>(server: &Server<S>, connection: &Connection, answer: Answer) -> bool {
+async fn send<S: Service>(server: &Server<S>, connection: &Connection, parts: AnswerParts) -> bool {
     let peer = connection.info.peer;
-    let parts = match answer {
-        Answer::Parts(parts) => parts,
-        Answer::Nothing => return true,
-        Answer::Close(reason) => {
-            tracing::info!(%peer, reason, "connection closed");
-            server.engine.core.stats.connections_refused.add(1);
-            return false;
-        }
-    };
     let due = Instant::now();
     let progress = || connection.last_progress.set(Instant::now());
     match answer::send(&connection.socket, parts, progress).await {

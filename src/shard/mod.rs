@@ -23,7 +23,7 @@ mod storage;
 mod turns;
 mod waiting;
 
-pub use answer::{Answer, AnswerPart, AnswerParts, Reply};
+pub use answer::{Answer, AnswerPart, AnswerParts, Reply, Rest};
 pub use connection::ConnectionInfo;
 pub use engine::{Engine, EngineError, EngineOptions, PartitionSpec, now};
 pub use follow::Follow;

@@ -211,3 +211,71 @@ where
         edge::run(options.edge, async move { main().await })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::answer::{Answer, AnswerPart, AnswerParts};
+    use crate::shard::engine::EngineOptions;
+    use crate::shard::storage::EngineKind;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::oneshot;
+
+    /// Answers every request at once, although it isn't over before the sender has spoken.
+    struct Hasty(RefCell<Option<oneshot::Receiver<()>>>);
+
+    impl Service for Hasty {
+        fn is_pipelined(&self, _frame: &[u8]) -> bool {
+            true
+        }
+
+        fn call(self: &Rc<Self>, frame: BytesMut, _connection: &ConnectionInfo) -> Reply {
+            let over = self.0.borrow_mut().take().expect("the test sends one request");
+            let parts = AnswerParts::from_iter([AnswerPart::Bytes(frame.freeze())]);
+            let rest = Box::pin(async move { over.await.expect("the test tells") });
+            Reply::Ready(Answer::Early(parts, rest))
+        }
+    }
+
+    fn server(directory: &std::path::Path, over: oneshot::Receiver<()>) -> Rc<Server<Hasty>> {
+        let options = EngineOptions::new(directory, EngineKind::PlainFile);
+        Rc::new(Server {
+            engine: Engine::start(options).expect("plain files need nothing"),
+            service: Rc::new(Hasty(RefCell::new(Some(over)))),
+            options: NetworkOptions::default(),
+            budget: Budget::new(ByteCount(1_000)),
+            connections: RefCell::default(),
+            next_id: Cell::new(0),
+            stopping: Cell::new(false),
+        })
+    }
+
+    /// During a stall of the disk, clients that try again after each timeout must not fill the
+    /// memory.
+    #[test]
+    fn what_is_answered_early_stays_charged_until_it_is_over() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let run = edge::run(EdgeKind::Tokio, async move {
+            let (tell, over) = oneshot::channel();
+            let server = server(directory.path(), over);
+            let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = socket.local_addr().expect("bound");
+            let listener = Listener::from_std(EdgeKind::Tokio, socket).expect("registered");
+            edge::spawn(accept(server.clone(), listener));
+            let mut client = tokio::net::TcpStream::connect(address).await.expect("accepted");
+            client.write_all(&[0, 0, 0, 4, 1, 2, 3, 4]).await.expect("sent");
+            let mut answer = [0; 4];
+            client.read_exact(&mut answer).await.expect("answered");
+            assert_eq!(answer, [1, 2, 3, 4]);
+            while server.is_working() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(server.budget.used(), ByteCount(4), "the answer has left, the bytes stay");
+            tell.send(()).expect("somebody waits");
+            while server.budget.used() != ByteCount(0) {
+                tokio::task::yield_now().await;
+            }
+        });
+        run.expect("a runtime");
+    }
+}

@@ -39,6 +39,8 @@ struct Pending {
 /// Nearly every request is for one or two partitions.
 type Pendings = SmallVec<[Pending; 2]>;
 
+type Answers = SmallVec<[PartitionAnswer; 2]>;
+
 /// Appends the batches of a request.
 pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
     let frame = match ProduceFrame::walk(body, header.version) {
@@ -56,8 +58,13 @@ pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
     }
     let node = node.clone();
     Reply::Later(Box::pin(async move {
-        let answers = reached(pendings, timeout_ms).await;
-        encode(&node, header, &topics, &answers)
+        let (answers, late) = reached(pendings, timeout_ms).await;
+        match encode(&node, header, &topics, &answers) {
+            Answer::Parts(parts) if !late.is_empty() => {
+                Answer::Early(parts, Box::pin(all_over(late)))
+            }
+            answer => answer,
+        }
     }))
 }
 
@@ -65,19 +72,20 @@ pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
 /// be. Until then the frame counts against the connection's and the shard's limits, or a producer
 /// that is faster than the disk would fill the memory.
 fn silent(pendings: Pendings) -> Reply {
-    let failed = pendings.iter().find(|pending| !pending.answer.error.is_none());
-    if let Some(Pending { answer, .. }) = failed {
-        return Reply::Ready(unanswered(answer.index, &answer.error));
-    }
     Reply::Later(Box::pin(async move {
+        let mut failure = None;
         for Pending { answer, due } in pendings {
+            let failed = |error: &dyn std::fmt::Display| unanswered(answer.index, error);
+            if !answer.error.is_none() {
+                failure.get_or_insert_with(|| failed(&answer.error));
+            }
             if let Some(reached) = due
                 && let Err(error) = reached.await
             {
-                return unanswered(answer.index, &error);
+                failure.get_or_insert_with(|| failed(&error));
             }
         }
-        Answer::Nothing
+        failure.unwrap_or(Answer::Nothing)
     }))
 }
 
@@ -193,8 +201,8 @@ fn failed(index: i32, error: &AppendError) -> PartitionAnswer {
 }
 
 /// Waits until everything appended is due, or the client's patience ends: what isn't due then is
-/// answered by REQUEST_TIMED_OUT, and may be durable all the same.
-async fn reached(mut pendings: Pendings, timeout_ms: i32) -> SmallVec<[PartitionAnswer; 2]> {
+/// answered by REQUEST_TIMED_OUT, and may be durable all the same; it comes back, too.
+async fn reached(mut pendings: Pendings, timeout_ms: i32) -> (Answers, Vec<Reached>) {
     let patience = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
     let all = async {
         for Pending { answer, due } in &mut pendings {
@@ -208,15 +216,27 @@ async fn reached(mut pendings: Pendings, timeout_ms: i32) -> SmallVec<[Partition
     };
     // What the patience did not last for still says what it waits for.
     let _ = tokio::time::timeout(patience, all).await;
-    let settled = |Pending { answer, due }: Pending| match due {
-        None => answer,
-        Some(reached) => match reached.outcome() {
+    let mut late = Vec::new();
+    let settled = |Pending { answer, due }: Pending| {
+        let Some(reached) = due else { return answer };
+        match reached.outcome() {
             Some(Ok(())) => answer,
             Some(Err(error)) => failed(answer.index, &error),
-            None => PartitionAnswer::refused(answer.index, ErrorCode::RequestTimedOut),
-        },
+            None => {
+                late.push(reached);
+                PartitionAnswer::refused(answer.index, ErrorCode::RequestTimedOut)
+            }
+        }
     };
-    pendings.into_iter().map(settled).collect()
+    (pendings.into_iter().map(settled).collect(), late)
+}
+
+/// Waits until the batches that a timed-out request left behind are out of memory: nobody hears
+/// whether they made it.
+async fn all_over(late: Vec<Reached>) {
+    for reached in late {
+        let _ = reached.await;
+    }
 }
 
 fn encode(

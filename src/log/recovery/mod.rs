@@ -193,7 +193,8 @@ impl Recovery {
         rebuilt.epochs.truncate_from_end(log_end);
         rebuilt.epochs.truncate_from_start(log_start);
         let has_new_epochs = on_disk.as_ref() != Some(&rebuilt.epochs);
-        let end = Target { next: log_end, segment: base, at: Position(active.size.0) };
+        let at = Position(active.size.0);
+        let end = Target { next: log_end, segment: base, at, largest: active.largest };
         let parts = LogParts {
             cursors: Cursors::recovered(log_start, log_end, recovery_point),
             sealed: VecDeque::from(examined.sealed),

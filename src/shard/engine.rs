@@ -269,7 +269,7 @@ impl Engine {
 
     /// Opens the partition that lies in its place, or makes it: what most users of the library
     /// want. The topic id that an existing partition carries stays. Its files are checked from the
-    /// first segment on, which takes a while for a large log, since nothing says how they were left.
+    /// first segment on, which takes a while for a large log: nothing says how they were left.
     ///
     /// # Errors
     /// [`EngineError::Directory`], [`EngineError::Metadata`], and those of [`Engine::create`] and

@@ -2,7 +2,8 @@
 //!
 //! As a library it is the log without the network. One thread runs an [`Engine`] on a data
 //! directory laid out as Kafka's; a [`Partition`] of it takes record batches, acknowledges them
-//! when they are as safe as its [`Durability`] promises, and gives them back, at once or as they come:
+//! when they are as safe as its [`Durability`] promises, and gives them back, at once or as they
+//! come:
 //!
 //! ```
 //! use uringlog::{

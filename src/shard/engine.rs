@@ -46,6 +46,8 @@ pub struct EngineOptions {
     pub splice_bytes_min: ByteCount,
     /// How often retention looks (`log.retention.check.interval.ms`).
     pub retention_check_ms: u64,
+    /// When it looks for the first time (`log.initial.task.delay.ms`).
+    pub first_retention_ms: u64,
     /// Heap that loaded indexes of sealed segments may take, all partitions of the shard together.
     pub sealed_index_bytes_max: ByteCount,
     /// Sealed segments whose files may be open at a time.
@@ -65,6 +67,7 @@ impl EngineOptions {
             ring: RingOptions::default(),
             splice_bytes_min: ByteCount(128 << 10),
             retention_check_ms: 300_000,
+            first_retention_ms: 30_000,
             sealed_index_bytes_max: ByteCount(32 << 20),
             sealed_files_max: 4096,
             files_max: 1 << 20,
@@ -221,6 +224,7 @@ impl Engine {
         std::fs::create_dir_all(&path)
             .map_err(|error| EngineError::Directory { path: path.clone(), error })?;
         let lock = DirectoryLock::acquire(&path)?;
+        lock.take_clean_marker().map_err(|error| EngineError::Directory { path, error })?;
         let engine = Engine::start(options)?;
         engine.core.lock.replace(Some(lock));
         Ok(engine)
@@ -269,23 +273,26 @@ impl Engine {
 
     /// Opens the partition that lies in its place, or makes it: what most users of the library
     /// want. The topic id that an existing partition carries stays. Its files are checked from the
-    /// first segment on, which takes a while for a large log: nothing says how they were left.
+    /// first segment on, which takes a while for a large log, since nothing says how they were
+    /// left.
     ///
     /// # Errors
     /// [`EngineError::Directory`], [`EngineError::Metadata`], and those of [`Engine::create`] and
     /// [`Engine::open`].
     pub async fn open_or_create(&self, spec: PartitionSpec) -> Result<Partition, EngineError> {
         let name = format!("{}-{}", spec.topic, spec.partition);
-        let path = self.core.options.directory.join(name).join(partition_metadata::FILE_NAME);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return self.create(spec).await;
-            }
+        let directory = self.core.options.directory.join(name);
+        if !directory.is_dir() {
+            return self.create(spec).await;
+        }
+        let path = directory.join(partition_metadata::FILE_NAME);
+        let topic_id = match std::fs::read(&path) {
+            Ok(bytes) => partition_metadata::parse(&bytes)
+                .map_err(|error| EngineError::Metadata { path, error })?,
+            // Kafka before 2.8, or a kill while it was made: opening writes the file.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => spec.topic_id,
             Err(error) => return Err(EngineError::Directory { path, error }),
         };
-        let topic_id = partition_metadata::parse(&bytes)
-            .map_err(|error| EngineError::Metadata { path, error })?;
         let opening = Opening {
             clean: false,
             recovery_point: None,
@@ -318,10 +325,7 @@ impl Engine {
     /// Returns the partitions that could not be closed, with the reason.
     pub async fn close(&self) -> Vec<(PathBuf, String)> {
         self.core.stopped.set(true);
-        let cells: Vec<_> = self.core.partitions.borrow().values().cloned().collect();
-        for cell in &cells {
-            self.core.drained(cell).await;
-        }
+        let cells = self.core.all_drained().await;
         let (mut closing, mut failed) = (Vec::new(), Vec::new());
         for cell in &cells {
             if let LogState::ReadOnly(cause) | LogState::Offline(cause) = cell.log.borrow().state()
@@ -532,12 +536,14 @@ impl Core {
 
     /// Segments just sealed have open files that nobody may read for long.
     fn note_sealed(&self, cell: &PartitionCell, segments: &[Offset]) {
+        let log = cell.log.borrow();
         let mut sealed = self.sealed.borrow_mut();
-        for segment in segments {
-            sealed.note(cell.number, *segment, ByteCount(0));
+        // Readers are often right behind a roll, so the indexes are still in memory, too.
+        for (segment, bytes) in log.loaded().filter(|(segment, _)| segments.contains(segment)) {
+            sealed.note(cell.number, segment, bytes);
         }
         let victims = sealed.over_limit();
-        drop(sealed);
+        drop((log, sealed));
         for (number, segment) in victims {
             self.unload(number, segment);
         }
@@ -568,6 +574,20 @@ impl Core {
         let token = self.next_token.get();
         self.next_token.set(token + 1);
         token
+    }
+
+    /// Waits until nothing of any partition is staged or under way; returns those that are left:
+    /// while one was waited for, another may have become busy again, or be gone.
+    async fn all_drained(&self) -> Vec<Rc<PartitionCell>> {
+        loop {
+            let cells = self.cells();
+            if !cells.iter().any(|cell| cell.is_busy()) {
+                return cells;
+            }
+            for cell in &cells {
+                self.drained(cell).await;
+            }
+        }
     }
 
     /// Waits until nothing of the partition is staged or under way.

@@ -1,8 +1,7 @@
 //! The log inside a program of one's own: no network, one thread, io_uring underneath.
 //!
 //! `cargo run --example embed [DIRECTORY]` opens the directory (made when absent, removed at the
-//! end
-//! when none is named), follows partition 0 of the topic `measurements`, and appends to it
+//! end when none is named), follows partition 0 of the topic `measurements`, and appends to it
 //! meanwhile. Run twice on one directory, the second run goes on where the first one ended.
 
 use std::error::Error;

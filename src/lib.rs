@@ -2,8 +2,8 @@
 //!
 //! As a library it is the log without the network. One thread runs an [`Engine`] on a data
 //! directory laid out as Kafka's; a [`Partition`] of it takes record batches, acknowledges them
-//! when
-//! they are as safe as its [`Durability`] promises, and gives them back, at once or as they come:
+//! when they are as safe as its [`Durability`] promises, and gives them back, at once or as they
+//! come:
 //!
 //! ```
 //! use uringlog::{
@@ -14,8 +14,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let temporary = tempfile::tempdir()?;
 //! # let directory = temporary.path().join("data");
-//! // The plain-file engine runs everywhere; `EngineKind::Ring` on `EdgeKind::Uring` is the fast
-//! one.
+//! // Plain files work everywhere; `EngineKind::Ring` on `EdgeKind::Uring` is the fast engine.
 //! let values = edge::run(EdgeKind::Tokio, async {
 //!     let options = EngineOptions::new(&directory, EngineKind::PlainFile);
 //!     let engine = Engine::open_directory(options)?;
@@ -44,8 +43,7 @@
 //! ```
 //!
 //! `examples/embed.rs` does the same on io_uring, with many batches on their way at once. The
-//! server
-//! is built on this face and adds the protocol.
+//! server is built on this face and adds the protocol.
 //!
 //! The layers, ground floor first; each uses only those before it (`tests/tidy.rs` enforces it):
 

@@ -21,7 +21,7 @@ static ALLOCATOR: counting::Counting = counting::Counting;
 const REQUESTS: u64 = 2_000;
 /// Allocations that one Produce request may cost in steady state, from its first byte to the last
 /// of its answer.
-const PER_REQUEST_MAX: u64 = 12;
+const PER_REQUEST_MAX: u64 = 8;
 
 fn start(engine: EngineChoice, directory: &std::path::Path) -> Server {
     let sources = Sources { durability: Some(Durability::PageCache), ..Sources::default() };

@@ -318,19 +318,17 @@ fn timestamps_are_found_where_the_index_says() {
     assert_eq!(newest.timestamp, Timestamp(START.0 + 990));
 }
 
-/// Under load something is always staged; the newest visible record has to be found all the same.
 #[test]
 fn a_newer_timestamp_that_is_only_staged_hides_nothing() {
     let mut fixture = fixture(config(Durability::Device));
     let store = &mut fixture.store;
-    let newest = |store: &mut support::Store<PlainDisk>| match store.log.max_timestamp_search() {
+    let newest = |store: &mut Store<PlainDisk>| match store.log.max_timestamp_search() {
         Ok(TimestampSearch::Scan(scan)) => (scan.segment, scan.timestamp),
         other => panic!("{other:?}"),
     };
     store.append(batch(1, 100, Timestamp(START.0 + 5)));
     store.append(batch(1, 100, START));
     store.settle();
-    // In the same segment, and in the next one.
     for bytes in [100, 3_900] {
         store.append(batch(1, bytes, Timestamp(START.0 + 9)));
         assert_eq!(newest(store), (Offset(0), Timestamp(START.0 + 5)));
@@ -585,19 +583,18 @@ fn preallocated_segments_are_cut_at_the_roll_and_the_stop() {
 #[test]
 fn a_retired_log_is_out_of_sight() {
     let mut fixture = page_cache();
-    let store = &mut fixture.store;
-    store.append(batch(1, 10, START));
-    store.settle();
+    fixture.store.append(batch(1, 10, START));
+    fixture.store.settle();
     let renamed = uringlog::disk::Place {
         directory: fixture.directory.path().into(),
         name: "topic-0.0123456789abcdef0123456789abcdef-delete".into(),
     };
-    let plan = store.log.retire(renamed.clone());
-    let finished = Disk::run(&mut store.disk, plan);
+    let Store { log, disk, .. } = &mut fixture.store;
+    let finished = Disk::run(disk, log.retire(renamed.clone()));
     assert_eq!(finished.result, Ok(()));
-    store.log.complete(finished, START);
-    assert_eq!(store.log.state(), LogState::Offline(Cause::Retired));
-    assert_eq!(store.disk.files_open(), 0);
+    log.complete(finished, START);
+    assert_eq!(log.state(), LogState::Offline(Cause::Retired));
+    assert_eq!(disk.files_open(), 0);
     assert!(renamed.directory.join(&*renamed.name).is_dir());
     assert!(!fixture.directory.path().join("topic-0").exists());
 }

@@ -1,6 +1,7 @@
 //! How a shard follows the image: partitions are opened or made before clients see a topic, and
 //! retired after they no longer do.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,23 +16,65 @@ use crate::broker::placement::shard_of;
 use crate::disk::Place;
 use crate::log::{Opening, RecoveryReport};
 use crate::shard::{Inbox, Partition, PartitionSpec};
-use crate::units::{PartitionId, TopicId};
+use crate::units::{Offset, PartitionId, TopicId};
 
 /// Carries out the orders of a shard until its senders are gone; `stop` ends its network side.
 pub async fn obey(node: Rc<Node>, mut inbox: Inbox<ShardOrder>, stop: Rc<Notify>) {
-    while let Some(order) = inbox.receive().await {
+    let mut deferred = VecDeque::new();
+    loop {
+        let order = match deferred.pop_front() {
+            Some(order) => order,
+            None => match inbox.receive().await {
+                Some(order) => order,
+                None => return,
+            },
+        };
         match order {
-            // Whoever asked may have given up waiting; what was done stays done.
-            ShardOrder::Publish { image, answer } => drop(answer.send(node.apply(image).await)),
+            ShardOrder::Publish { image, answer } => {
+                let applied = apply_and_tell(&node, image, (&mut inbox, &mut deferred)).await;
+                // Whoever asked may have given up waiting; what was done stays done.
+                drop(answer.send(applied));
+            }
             ShardOrder::Serve => node.serve(),
-            ShardOrder::Report { answer } => drop(answer.send(node.reports())),
-            ShardOrder::Stats { answer } => drop(answer.send(node.engine.stats())),
             ShardOrder::Stop => stop.notify_one(),
+            ShardOrder::Report { .. } | ShardOrder::Stats { .. } => node.tell(order),
+        }
+    }
+}
+
+/// Applies an image. That takes long for a topic of many partitions, and whoever asks meanwhile how
+/// the shard is must hear; the other orders wait.
+async fn apply_and_tell(
+    node: &Node,
+    image: Arc<Image>,
+    (inbox, deferred): (&mut Inbox<ShardOrder>, &mut VecDeque<ShardOrder>),
+) -> Applied {
+    let mut applying = std::pin::pin!(node.apply(image));
+    loop {
+        tokio::select! {
+            biased;
+            applied = &mut applying => return applied,
+            Some(order) = inbox.receive() => match order {
+                ShardOrder::Report { .. } | ShardOrder::Stats { .. } => node.tell(order),
+                ShardOrder::Publish { .. } | ShardOrder::Serve | ShardOrder::Stop => {
+                    deferred.push_back(order);
+                }
+            },
         }
     }
 }
 
 impl Node {
+    /// Says how the shard is, if that is what the order asks.
+    fn tell(&self, order: ShardOrder) {
+        // Whoever asked may have given up waiting.
+        match order {
+            ShardOrder::Report { answer } => drop(answer.send(self.reports())),
+            ShardOrder::Stats { answer } => drop(answer.send(self.engine.stats())),
+            ShardOrder::Publish { .. } | ShardOrder::Serve | ShardOrder::Stop => {}
+        }
+    }
+
     /// Makes partitions and image agree.
     async fn apply(&self, image: Arc<Image>) -> Applied {
         let mut applied = Applied::default();
@@ -80,8 +123,15 @@ impl Node {
             leader_epoch: epoch,
         };
         let opened = match self.arrival(&key, topic.id, image) {
-            Arrival::Create => self.engine.create(spec).await.map_err(|error| error.to_string())?,
-            Arrival::Open => self.reopen(spec, &key)?,
+            Arrival::Create => {
+                self.note_opening(&key, None);
+                self.engine.create(spec).await.map_err(|error| error.to_string())?
+            }
+            Arrival::Open => {
+                let opened = self.reopen(spec, &key);
+                self.note_opening(&key, opened.as_ref().err());
+                opened?
+            }
             Arrival::Foreign(other) => {
                 return Err(format!(
                     "{}/{}-{partition} belongs to another topic (id {other:?}); move it away",
@@ -157,19 +207,37 @@ impl Node {
         let mut reports = Vec::new();
         for topic in image.topics() {
             for number in topic.partitions() {
+                let key = (topic.name.clone(), number);
                 if let Some(partition) = self.open_partition(topic.id, number) {
                     reports.push(report(topic, number, partition));
+                } else if self.unopened(&key).is_some() {
+                    reports.push(self.report_of_start(key));
                 }
             }
         }
         reports
     }
 
+    /// A partition that was never opened stands where it stood.
+    fn report_of_start(&self, key: PartitionKey) -> PartitionReport {
+        let checkpoints = &self.shared.checkpoints;
+        let recovery_point = checkpoints.recovery_point(&key).unwrap_or(Offset(0));
+        let log_start = checkpoints.log_start(&key);
+        PartitionReport { key, recovery_point, log_start, high_watermark: recovery_point }
+    }
+
     /// Clean stop, once no client is connected: closes every partition and says where they stand.
+    /// Those that could not be opened count as not closed: they wait for their recovery still.
     pub async fn close(&self) -> Closed {
         let failed = self.engine.close().await;
         let failed = failed.into_iter().map(|(path, error)| format!("{}: {error}", path.display()));
-        Closed { reports: self.reports(), failed: failed.collect() }
+        let mut closed = Closed { reports: self.reports(), failed: failed.collect() };
+        for PartitionReport { key, .. } in &closed.reports {
+            let (topic, partition) = key;
+            let reason = self.unopened(key);
+            closed.failed.extend(reason.map(|it| format!("{topic}-{partition}: {it}")));
+        }
+        closed
     }
 }
 

@@ -2,7 +2,7 @@
 //! the controller.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify, oneshot};
 
 use crate::broker::config::ServerConfig;
-use crate::broker::directory::{Checkpoints, Found, FoundPartitions};
+use crate::broker::directory::{Checkpoints, Found, FoundPartitions, PartitionKey};
 use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
 use crate::broker::mail::{ControllerOrder, NewTopic, ProducerIdBlock};
@@ -107,6 +107,8 @@ pub struct Node {
     told_serving: Notify,
     producer_ids: Mutex<ProducerIdBlock>,
     complaints: Complaints,
+    /// Partitions that are there and could not be opened, with the reason.
+    unopened: RefCell<BTreeMap<PartitionKey, String>>,
 }
 
 impl Node {
@@ -128,6 +130,7 @@ impl Node {
             told_serving: Notify::new(),
             producer_ids: Mutex::new(ProducerIdBlock { next: 0, end: 0 }),
             complaints: Complaints::default(),
+            unopened: RefCell::default(),
         })
     }
 
@@ -177,6 +180,21 @@ impl Node {
     /// Clients find the partition from here on.
     pub(crate) fn keep(&self, topic: TopicId, number: PartitionId, partition: Partition) {
         self.partitions.borrow_mut().entry(topic).or_default().insert(number, partition);
+    }
+
+    /// Remembers whether a partition could be opened; a later topic may have the name of one that
+    /// could not.
+    pub(crate) fn note_opening(&self, key: &PartitionKey, failure: Option<&String>) {
+        let mut unopened = self.unopened.borrow_mut();
+        match failure {
+            Some(reason) => unopened.insert(key.clone(), reason.clone()),
+            None => unopened.remove(key),
+        };
+    }
+
+    /// Why a partition that is there could not be opened; `None` when it could.
+    pub(crate) fn unopened(&self, key: &PartitionKey) -> Option<String> {
+        self.unopened.borrow().get(key).cloned()
     }
 
     /// Takes a topic's partitions out: clients no longer find them.

@@ -391,6 +391,7 @@ fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) ->
     let config = &shared.config;
     EngineOptions {
         retention_check_ms: config.retention_check_ms,
+        first_retention_ms: config.first_task_delay_ms,
         sealed_files_max: capacity::sealed_files_max(config),
         files_max: usize_of(u64::from(config.ring_files_max)),
         splice_bytes_min: config.splice_bytes_min,

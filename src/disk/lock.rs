@@ -14,6 +14,8 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType};
 
+use crate::format::clean_shutdown;
+
 /// The lock's file in the data directory.
 pub const LOCK_FILE: &str = ".lock";
 
@@ -70,6 +72,19 @@ impl DirectoryLock {
                 held().remove(&directory);
                 Err(error)
             }
+        }
+    }
+
+    /// Takes away what says that the last server stopped in order, and says whether it was there:
+    /// from here on a stop counts as a crash, until somebody puts it back.
+    ///
+    /// # Errors
+    /// When it can't be removed, or not durably.
+    pub fn take_clean_marker(&self) -> io::Result<bool> {
+        match std::fs::remove_file(self.directory.join(clean_shutdown::FILE_NAME)) {
+            Ok(()) => File::open(&self.directory)?.sync_all().map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

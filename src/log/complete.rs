@@ -156,8 +156,18 @@ impl PartitionLog {
             Step::Sync { .. } | Step::SyncDirectory { .. } => {
                 LogState::Offline(Cause::Sync { file, error })
             }
-            _ if error == DiskError::NoSpace => LogState::ReadOnly(Cause::Write { file, error }),
-            _ => LogState::Offline(Cause::Write { file, error }),
+            _ => {
+                let cause = Cause::Write { file, error };
+                // Both pass: there is room, or a file table has a place, sooner or later.
+                match error {
+                    DiskError::NoSpace | DiskError::TooManyFiles(_) => LogState::ReadOnly(cause),
+                    DiskError::Transient(_)
+                    | DiskError::NotFound
+                    | DiskError::Denied(_)
+                    | DiskError::UnexpectedEnd
+                    | DiskError::Io(_) => LogState::Offline(cause),
+                }
+            }
         }
     }
 

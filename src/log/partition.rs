@@ -171,6 +171,12 @@ impl PartitionLog {
         ByteCount(self.segments().map(|segment| segment.size.0).sum())
     }
 
+    /// Whether a segment lies before the one that the high watermark is in: all that it will ever
+    /// have is visible.
+    pub fn is_complete(&self, segment: Offset) -> bool {
+        segment < self.readable.segment
+    }
+
     /// The settings.
     pub fn config(&self) -> &LogConfig {
         &self.config

@@ -2,7 +2,7 @@
 //! try for partitions that ran out of space.
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::disk::DiskError;
 use crate::log::{LogState, OpenError};
@@ -16,9 +16,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often a partition that ran out of space is tried again.
 const RESUME_EVERY_MS: i64 = 1_000;
 
+/// How much longer than a try took it takes to the next one, at least.
+const RESUME_PAUSES: u32 = 20;
+
 /// The task; ends with the engine.
 pub async fn run(core: Rc<Core>) {
-    let mut last_retention = now();
+    let (mut last_retention, mut wait_ms) = (now(), core.options.first_retention_ms);
     let mut last_resume = now();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -26,8 +29,8 @@ pub async fn run(core: Rc<Core>) {
             return;
         }
         let now = now();
-        if is_over(last_retention, core.options.retention_check_ms, now) {
-            last_retention = now;
+        if is_over(last_retention, wait_ms, now) {
+            (last_retention, wait_ms) = (now, core.options.retention_check_ms);
             core.retain(now);
         }
         if RESUME_EVERY_MS <= now.0 - last_resume.0 {
@@ -77,14 +80,19 @@ impl Core {
     /// when there is space.
     pub fn resume(&self, now: Timestamp) {
         for cell in self.cells() {
-            if matches!(cell.log.borrow().state(), LogState::ReadOnly(_)) && !cell.is_busy() {
+            let is_early = cell.resume_not_before.get().is_some_and(|it| Instant::now() < it);
+            let is_read_only = matches!(cell.log.borrow().state(), LogState::ReadOnly(_));
+            if is_read_only && !is_early && !cell.is_busy() {
                 self.resume_one(&cell, now);
             }
         }
     }
 
     fn resume_one(&self, cell: &Rc<PartitionCell>, now: Timestamp) {
+        let started = Instant::now();
         let resumed = self.blocking(cell.number, |disk| cell.log.borrow_mut().resume(disk, now));
+        // The others of the shard wait meanwhile, and a large log takes long.
+        cell.resume_not_before.set(Some(Instant::now() + RESUME_PAUSES * started.elapsed()));
         let directory = cell.directory.display();
         match resumed {
             Ok(_) => {
@@ -93,7 +101,9 @@ impl Core {
                 cell.waiting.borrow_mut().release(end);
                 tracing::warn!(partition = %directory, "there is space again: writing goes on");
             }
-            Err(OpenError::Disk { error: DiskError::NoSpace, .. }) => {}
+            Err(OpenError::Disk {
+                error: DiskError::NoSpace | DiskError::TooManyFiles(_), ..
+            }) => {}
             Err(error) => tracing::error!(partition = %directory, %error, "cannot resume writing"),
         }
     }

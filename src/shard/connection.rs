@@ -29,9 +29,9 @@ pub struct ConnectionInfo {
     pub id: u64,
 }
 
-/// Bytes of requests of one connection whose answers have not left, or left early; beyond that,
-/// too, the shard stops reading. Enough to keep a disk busy while the next plan is received; more
-/// would only leave the processor's caches before it is written.
+/// Bytes of requests of one connection whose answers haven't left, or that left early; beyond
+/// that, too, the shard stops reading. Enough to keep a disk busy while the next plan is received;
+/// more would only leave the processor's caches before it is written.
 const UNANSWERED_BYTES_MAX: u64 = 8 << 20;
 
 /// Requests of one connection that were answered before everything was done, as Produce is after

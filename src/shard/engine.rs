@@ -46,6 +46,8 @@ pub struct EngineOptions {
     pub splice_bytes_min: ByteCount,
     /// How often retention looks (`log.retention.check.interval.ms`).
     pub retention_check_ms: u64,
+    /// When it looks for the first time (`log.initial.task.delay.ms`).
+    pub first_retention_ms: u64,
     /// Heap that loaded indexes of sealed segments may take, all partitions of the shard together.
     pub sealed_index_bytes_max: ByteCount,
     /// Sealed segments whose files may be open at a time.
@@ -65,6 +67,7 @@ impl EngineOptions {
             ring: RingOptions::default(),
             splice_bytes_min: ByteCount(128 << 10),
             retention_check_ms: 300_000,
+            first_retention_ms: 30_000,
             sealed_index_bytes_max: ByteCount(32 << 20),
             // The others of the table's are for active segments.
             sealed_files_max: 1024,
@@ -222,6 +225,7 @@ impl Engine {
         std::fs::create_dir_all(&path)
             .map_err(|error| EngineError::Directory { path: path.clone(), error })?;
         let lock = DirectoryLock::acquire(&path)?;
+        lock.take_clean_marker().map_err(|error| EngineError::Directory { path, error })?;
         let engine = Engine::start(options)?;
         engine.core.lock.replace(Some(lock));
         Ok(engine)
@@ -274,16 +278,18 @@ impl Engine {
     /// [`Engine::open`].
     pub async fn open_or_create(&self, spec: PartitionSpec) -> Result<Partition, EngineError> {
         let name = format!("{}-{}", spec.topic, spec.partition);
-        let path = self.core.options.directory.join(name).join(partition_metadata::FILE_NAME);
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return self.create(spec).await;
-            }
+        let directory = self.core.options.directory.join(name);
+        if !directory.is_dir() {
+            return self.create(spec).await;
+        }
+        let path = directory.join(partition_metadata::FILE_NAME);
+        let topic_id = match std::fs::read(&path) {
+            Ok(bytes) => partition_metadata::parse(&bytes)
+                .map_err(|error| EngineError::Metadata { path, error })?,
+            // Kafka before 2.8, or a kill while it was made: opening writes the file.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => spec.topic_id,
             Err(error) => return Err(EngineError::Directory { path, error }),
         };
-        let topic_id = partition_metadata::parse(&bytes)
-            .map_err(|error| EngineError::Metadata { path, error })?;
         let opening = Opening {
             clean: false,
             recovery_point: None,

@@ -65,7 +65,8 @@ impl FrameReader {
     }
 
     /// The next frame without its length, and what it holds of the budget; `None` when the peer
-    /// is done. `progress` is called whenever bytes came.
+    /// is done. `progress` is called whenever bytes came, and around a wait for the budget: with
+    /// `true` when the client owes the rest of a frame.
     ///
     /// # Errors
     /// [`FrameError`]: the connection is of no more use.
@@ -83,7 +84,12 @@ impl FrameReader {
         self.head.drain(..LENGTH_BYTES + present);
         charge.add(present);
         while frame.len() < length {
-            charge.admit().await;
+            if charge.must_wait() {
+                // It is the shard that keeps the client waiting: the frame isn't stalled.
+                progress(false);
+                charge.admit().await;
+                progress(true);
+            }
             let (received, buffer) = self.receive(frame).await;
             frame = buffer;
             let received = received?;

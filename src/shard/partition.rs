@@ -45,6 +45,8 @@ pub(crate) struct PartitionCell {
     /// When the append plan under way was submitted, and whether it ends in a sync.
     submitted: Cell<Option<(Instant, bool)>>,
     housekeeping: Cell<bool>,
+    /// While it is read-only: when it may be tried again whether there is space.
+    pub resume_not_before: Cell<Option<Instant>>,
     /// Told when a load of a sealed segment's index is over.
     pub loaded: Notify,
     /// The time of serving that is not over yet.
@@ -66,6 +68,7 @@ impl PartitionCell {
             staged_at: Cell::new(None),
             submitted: Cell::new(None),
             housekeeping: Cell::new(false),
+            resume_not_before: Cell::new(None),
             loaded: Notify::new(),
             term: RefCell::default(),
             idle: Notify::new(),
@@ -388,6 +391,11 @@ impl ReadSlice {
 }
 
 impl ReadSlice {
+    /// Whether its segment will never have more: a reader behind it has no reason to wait.
+    pub fn is_of_complete_segment(&self) -> bool {
+        self.cell.log.borrow().is_complete(self.segment)
+    }
+
     /// Takes the first `length` bytes off, to be read on their own.
     ///
     /// # Panics

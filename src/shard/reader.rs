@@ -5,6 +5,7 @@
 //! afterwards, from exactly there.
 
 use bytes::{Bytes, BytesMut};
+use tokio::sync::oneshot;
 
 use crate::disk::{DiskError, FileId, Lane, Plan, PlanTag, Step};
 use crate::format::batch::{self, BatchHeader, RecordBatch};
@@ -12,6 +13,7 @@ use crate::format::codec;
 use crate::format::record::RecordsIter;
 use crate::format::scan::{self, Scan, Window};
 use crate::log::{Located, Slice, TimestampScan, TimestampSearch};
+use crate::shard::edge;
 use crate::shard::engine::{Core, now};
 use crate::shard::partition::{Partition, ReadSlice};
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, u64_of, usize_of};
@@ -164,13 +166,21 @@ impl Partition {
         }
     }
 
-    /// Loads a sealed segment's index and opens its file.
+    /// Loads a sealed segment's index and opens its file. In a task of its own: others may wait for
+    /// the same load, and whoever began it may give up.
     async fn load(&self, plan: Plan) -> Result<(), ReadError> {
-        let finished = self.core.run(plan).await;
-        let result = finished.result;
-        self.cell.log.borrow_mut().complete(finished, now());
-        self.cell.loaded.notify_waiters();
-        self.unload_beyond_limits();
+        let (running, partition) = (self.core.run(plan), self.clone());
+        let (outcome, loaded) = oneshot::channel();
+        edge::spawn(async move {
+            let finished = running.await;
+            let result = finished.result;
+            partition.cell.log.borrow_mut().complete(finished, now());
+            partition.cell.loaded.notify_waiters();
+            partition.unload_beyond_limits();
+            // Whoever waited may have given up.
+            let _ = outcome.send(result);
+        });
+        let result = loaded.await.expect("the task lives as long as its runtime");
         result.map_err(|failure| ReadError::Disk(failure.error))
     }
 

@@ -17,6 +17,10 @@ const COUNTED: [&str; 7] = [
     "ring_syncs",
 ];
 
+/// Pipelined batches that share one plan and one `io_uring_enter`, at the least. Measured: 32 at a
+/// depth of 64.
+const SHARED: u64 = 8;
+
 /// What some work adds to the counters.
 struct Costs(Vec<u64>);
 
@@ -101,9 +105,9 @@ fn pipelined_batches_share_plans_syncs_and_system_calls() {
         let batches = costs.get("batches");
         assert_eq!(batches, 50 * 64);
         let plans = costs.get("plans");
-        assert!(2 * plans <= batches, "{durability}: {plans} plans for {batches} batches");
+        assert!(SHARED * plans <= batches, "{durability}: {plans} plans for {batches} batches");
         let enters = costs.get("ring_enters");
-        assert!(enters <= batches, "{durability}: {enters} enters for {batches} batches");
+        assert!(SHARED * enters <= batches, "{durability}: {enters} enters for {batches} batches");
         assert!(costs.get("ring_syncs") <= plans, "{durability}: a plan has one sync at most");
     }
 }

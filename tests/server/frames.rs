@@ -7,7 +7,7 @@ use uringlog::wire::versions::{self, ADVERTISED, api};
 use crate::samples;
 use crate::support::client::{Client, Outcome, encode, frame, produce_request};
 use crate::support::process::{Broker, Launch};
-use crate::support::{batch, wait};
+use crate::support::{batch, hosts, wait};
 
 const FRAME_BYTES_MAX: i32 = 104_857_600;
 /// Memory that hostile frames may not drive the server to.
@@ -46,18 +46,21 @@ fn assert_closes_at_the_end(broker: &Broker, bytes: &[u8], what: &str) {
 
 #[test]
 fn a_frame_with_an_impossible_length_ends_its_own_connection_only() {
-    let (broker, mut witness) = witnessed(&Launch::new("uring"));
-    for length in [-1, i32::MIN, FRAME_BYTES_MAX + 1, i32::MAX] {
-        assert_closes(&broker, &length.to_be_bytes(), &format!("length {length}"));
+    for (host, launch) in hosts() {
+        let (broker, mut witness) = witnessed(&launch);
+        for length in [-1, i32::MIN, FRAME_BYTES_MAX + 1, i32::MAX] {
+            assert_closes(&broker, &length.to_be_bytes(), &format!("{host}: length {length}"));
+            assert_served(&mut witness);
+        }
+        // No request fits in so few bytes.
+        for length in 0..8_i32 {
+            let bytes =
+                [&length.to_be_bytes()[..], &vec![0; usize::try_from(length).expect("small")]]
+                    .concat();
+            assert_closes(&broker, &bytes, &format!("{host}: length {length}"));
+        }
         assert_served(&mut witness);
     }
-    // No request fits in so few bytes.
-    for length in 0..8_i32 {
-        let bytes =
-            [&length.to_be_bytes()[..], &vec![0; usize::try_from(length).expect("small")]].concat();
-        assert_closes(&broker, &bytes, &format!("length {length}"));
-    }
-    assert_served(&mut witness);
 }
 
 #[test]
@@ -102,84 +105,94 @@ fn an_unknown_api_or_version_ends_the_connection_and_apiversions_answers_any_ver
 
 #[test]
 fn a_request_cut_off_anywhere_ends_its_connection_and_others_are_served() {
-    let (broker, mut witness) = witnessed(&Launch::new("uring"));
-    for (sample, _) in samples::requests() {
-        let (key, version) = (sample.api_key, sample.version);
-        let range = versions::find(key).expect("it is advertised");
-        // The newest version of each API, and the newest that is not flexible.
-        if version != range.max && version != range.flexible_from - 1 {
-            continue;
+    for (host, launch) in hosts() {
+        let (broker, mut witness) = witnessed(&launch);
+        for (sample, _) in samples::requests() {
+            let (key, version) = (sample.api_key, sample.version);
+            let range = versions::find(key).expect("it is advertised");
+            let has_tags = range.request_header_has_tags(version);
+            for cut in 0..sample.body.len() {
+                let bytes = frame(key, version, has_tags, &sample.body[..cut]);
+                let what = format!("{host}: {} {version} cut at {cut}", range.name);
+                assert_closes(&broker, &bytes, &what);
+            }
+            assert_served(&mut witness);
         }
-        let has_tags = range.request_header_has_tags(version);
-        for cut in 0..sample.body.len() {
-            let bytes = frame(key, version, has_tags, &sample.body[..cut]);
-            let what = format!("{} {version} cut at {cut}", range.name);
-            assert_closes(&broker, &bytes, &what);
-        }
-        assert_served(&mut witness);
     }
 }
 
 #[test]
 fn a_client_that_leaves_in_the_middle_of_a_frame_is_forgotten() {
-    let (broker, mut witness) = witnessed(&Launch::new("uring"));
-    let request = produce_request(TOPIC, 0, batch::large(1, 5_000).into(), -1);
-    let whole = encode(&request, 12, 1);
-    for cut in (1..whole.len()).step_by(97).chain([1, 2, 3, 4, 5, 511, 512, 513]) {
-        assert_closes_at_the_end(&broker, &whole[..cut], &format!("left after {cut} bytes"));
+    for (host, launch) in hosts() {
+        let (broker, mut witness) = witnessed(&launch);
+        let request = produce_request(TOPIC, 0, batch::large(1, 5_000).into(), -1);
+        let whole = encode(&request, 12, 1);
+        for cut in (1..whole.len()).step_by(97).chain([1, 2, 3, 4, 5, 511, 512, 513]) {
+            assert_closes_at_the_end(
+                &broker,
+                &whole[..cut],
+                &format!("{host}: left after {cut} bytes"),
+            );
+        }
+        assert_eq!(witness.end(TOPIC, 0), 0);
+        wait::until("all connections but the witness's are forgotten", || {
+            broker.count("connections_opened") - broker.count("connections_closed") <= 1
+        });
+        assert_served(&mut witness);
     }
-    assert_eq!(witness.end(TOPIC, 0), 0);
-    wait::until("all connections but the witness's are forgotten", || {
-        broker.count("connections_opened") - broker.count("connections_closed") <= 1
-    });
-    assert_served(&mut witness);
 }
 
 #[test]
 fn two_hundred_connections_that_announce_100_mb_cost_no_memory() {
-    let (mut broker, mut witness) = witnessed(&Launch::new("uring"));
-    let announce = |_| {
-        let mut client = broker.connect();
-        client.send(&100_000_000_i32.to_be_bytes()).expect("it fits the socket's buffer");
-        client.send(&[0, 0]).expect("it fits the socket's buffer");
-        client
-    };
-    let held: Vec<Client> = (0..200).map(announce).collect();
-    wait::until("the server has accepted them", || 200 < broker.count("connections_opened"));
-    for seed in 0..100 {
-        witness.accepted(TOPIC, 0, batch::large(seed, 100_000));
+    for (host, launch) in hosts() {
+        let (mut broker, mut witness) = witnessed(&launch);
+        let announce = |_| {
+            let mut client = broker.connect();
+            client.send(&100_000_000_i32.to_be_bytes()).expect("it fits the socket's buffer");
+            client.send(&[0, 0]).expect("it fits the socket's buffer");
+            client
+        };
+        let held: Vec<Client> = (0..200).map(announce).collect();
+        wait::until("the server has accepted them", || 200 < broker.count("connections_opened"));
+        for seed in 0..100 {
+            witness.accepted(TOPIC, 0, batch::large(seed, 100_000));
+        }
+        assert_served(&mut witness);
+        let peak = broker.memory_kib("VmHWM");
+        assert!(peak < MEMORY_KIB_MAX, "{host}: {peak} KiB at the peak");
+        drop(held);
+        assert_served(&mut witness);
+        assert!(broker.is_alive());
     }
-    assert_served(&mut witness);
-    let peak = broker.memory_kib("VmHWM");
-    assert!(peak < MEMORY_KIB_MAX, "{peak} KiB at the peak");
-    drop(held);
-    assert_served(&mut witness);
-    assert!(broker.is_alive());
 }
 
 #[test]
 fn frames_that_arrive_in_full_stay_within_the_budget_of_memory() {
-    let (broker, mut witness) = witnessed(&Launch::new("uring"));
-    // Each brings 4 MB of its 100 MB: 160 MB in all, above the budget of all frames together.
-    let piece = vec![0; 4 << 20];
-    let senders: Vec<_> = (0..40)
-        .map(|_| {
-            let mut client = broker.connect();
-            let piece = piece.clone();
-            std::thread::spawn(move || {
-                client.send(&100_000_000_i32.to_be_bytes()).expect("it fits the socket's buffer");
-                // The server may stop reading, or close; either is its right.
-                client.stream().set_write_timeout(Some(std::time::Duration::from_secs(2)))?;
-                client.send(&piece)
+    for (host, launch) in hosts() {
+        let (broker, mut witness) = witnessed(&launch);
+        // Each brings 4 MB of its 100 MB: 160 MB in all, above the budget of all frames together.
+        let piece = vec![0; 4 << 20];
+        let senders: Vec<_> = (0..40)
+            .map(|_| {
+                let mut client = broker.connect();
+                let piece = piece.clone();
+                std::thread::spawn(move || {
+                    client
+                        .send(&100_000_000_i32.to_be_bytes())
+                        .expect("it fits the socket's buffer");
+                    // The server may stop reading, or close; either is its right.
+                    client.stream().set_write_timeout(Some(std::time::Duration::from_secs(2)))?;
+                    client.send(&piece)
+                })
             })
-        })
-        .collect();
-    for sender in senders {
-        let _ = sender.join().expect("it doesn't panic");
+            .collect();
+        for sender in senders {
+            let _ = sender.join().expect("it doesn't panic");
+        }
+        assert_served(&mut witness);
+        let peak = broker.memory_kib("VmHWM");
+        assert!(peak < MEMORY_KIB_MAX, "{host}: {peak} KiB at the peak");
     }
-    assert_served(&mut witness);
-    let peak = broker.memory_kib("VmHWM");
-    assert!(peak < MEMORY_KIB_MAX, "{peak} KiB at the peak");
 }
 
 /// Bodies whose first length is a lie, by API, version and whether the header has tags.
@@ -228,11 +241,14 @@ fn lies() -> Vec<(&'static str, i16, i16, bool, Vec<u8>)> {
 
 #[test]
 fn lengths_beyond_the_frame_end_the_connection_and_cost_no_memory() {
-    let (broker, mut witness) = witnessed(&Launch::new("uring"));
-    for (what, key, version, has_tags, body) in lies() {
-        assert_closes(&broker, &frame(key, version, has_tags, &body), what);
-        assert_served(&mut witness);
+    for (host, launch) in hosts() {
+        let (broker, mut witness) = witnessed(&launch);
+        for (what, key, version, has_tags, body) in lies() {
+            let bytes = frame(key, version, has_tags, &body);
+            assert_closes(&broker, &bytes, &format!("{host}: {what}"));
+            assert_served(&mut witness);
+        }
+        let peak = broker.memory_kib("VmHWM");
+        assert!(peak < MEMORY_KIB_MAX, "{host}: {peak} KiB at the peak");
     }
-    let peak = broker.memory_kib("VmHWM");
-    assert!(peak < MEMORY_KIB_MAX, "{peak} KiB at the peak");
 }

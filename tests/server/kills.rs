@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use kafka_protocol::messages::ProduceRequest;
 
-use crate::support::ENGINES;
 use crate::support::batch::{self, of};
 use crate::support::client::{Client, PRODUCE, only, produce_request};
+use crate::support::hosts;
 use crate::support::process::{Broker, Launch};
 
 /// Requests that an idempotent producer has under way, as Kafka's clients do.
@@ -93,8 +93,8 @@ fn assert_each_once(client: &mut Client, producer: &Producer) {
     }
 }
 
-fn survive(engine: &str, durability: &str) {
-    let launch = Launch::new(engine).with(&["--durability", durability]);
+fn survive(launch: Launch, durability: &str) {
+    let launch = launch.with(&["--durability", durability]);
     let mut broker = launch.set("log.segment.bytes=1048576").start();
     let mut client = broker.connect();
     client.create("topic", PARTITIONS, &[]);
@@ -123,19 +123,19 @@ fn survive(engine: &str, durability: &str) {
 
 #[test]
 fn a_kill_loses_nothing_acknowledged_and_repeats_nothing_in_the_device_tier() {
-    ENGINES.iter().for_each(|engine| survive(engine, "device"));
+    hosts().into_iter().for_each(|(_, launch)| survive(launch, "device"));
 }
 
 #[test]
 fn a_kill_loses_nothing_acknowledged_and_repeats_nothing_in_the_page_cache_tier() {
-    ENGINES.iter().for_each(|engine| survive(engine, "page-cache"));
+    hosts().into_iter().for_each(|(_, launch)| survive(launch, "page-cache"));
 }
 
 #[test]
 fn an_orderly_stop_is_quick_exits_with_zero_and_loses_nothing() {
-    for engine in ENGINES {
-        for durability in ["device", "page-cache"] {
-            let launch = Launch::new(engine).shards(2).with(&["--durability", durability]);
+    for durability in ["device", "page-cache"] {
+        for (engine, launch) in hosts() {
+            let launch = launch.shards(2).with(&["--durability", durability]);
             let broker = launch.start();
             let mut client = broker.connect();
             client.create("topic", 8, &[]);
@@ -170,8 +170,8 @@ fn assert_whole_after_a_clean_stop(launch: &Launch, partitions: i32) {
 
 #[test]
 fn a_stop_under_load_acknowledges_nothing_that_it_doesnt_keep() {
-    for engine in ENGINES {
-        let broker = Launch::new(engine).start();
+    for (engine, launch) in hosts() {
+        let broker = launch.start();
         let mut client = broker.connect();
         client.create("topic", 1, &[]);
         let mut loaded = broker.connect();

@@ -3,14 +3,9 @@
 use crate::support::batch::{self, of};
 use crate::support::process::Launch;
 
-fn refused(engine: &str) -> Launch {
-    let filter = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/support/without_io_uring.py");
-    Launch::new(engine).wrapped(["python3", filter])
-}
-
 #[test]
 fn auto_serves_on_plain_files_and_says_so_once() {
-    let broker = refused("auto").shards(2).start();
+    let broker = Launch::without_io_uring("auto").shards(2).start();
     let mut client = broker.connect();
     client.create("topic", 4, &[]);
     for (partition, leader) in (0..).zip(client.leaders("topic")) {
@@ -36,7 +31,7 @@ fn auto_serves_on_plain_files_and_says_so_once() {
 
 #[test]
 fn uring_refuses_to_start_and_names_reason_and_remedy() {
-    let output = refused("uring").refusal();
+    let output = Launch::without_io_uring("uring").refusal();
     assert!(output.contains("io_uring"), "{output}");
     assert!(output.contains("seccomp"), "the reason:\n{output}");
     assert!(output.contains("--engine auto"), "the remedy:\n{output}");
@@ -44,7 +39,7 @@ fn uring_refuses_to_start_and_names_reason_and_remedy() {
 
 #[test]
 fn plain_file_needs_no_io_uring_and_says_nothing_about_it() {
-    let broker = refused("plain-file").start();
+    let broker = Launch::without_io_uring("plain-file").start();
     let mut client = broker.connect();
     client.create("topic", 1, &[]);
     client.accepted("topic", 0, of(&["one"]));

@@ -68,7 +68,7 @@ fn assert_ends_at(client: &mut Client, end: i64) {
     assert!(newest < end, "largest timestamp: {newest}");
 }
 
-fn prove(engine: EngineChoice) {
+fn prove(engine: EngineChoice, acks: i16) {
     let held = Held::start(engine, Durability::Device);
     let mut client = held.connect();
     client.create("topic", 1, &[]);
@@ -79,7 +79,7 @@ fn prove(engine: EngineChoice) {
     let (told, answers) = mpsc::channel();
     let mut producer = held.connect();
     let producing = std::thread::spawn(move || {
-        let request = produce_request("topic", 0, of(&["held"]).into(), 1);
+        let request = produce_request("topic", 0, of(&["held"]).into(), acks);
         producer.post(&request, PRODUCE).expect("the server reads");
         let answer = producer.collect::<ProduceRequest>(PRODUCE).expect("the server answers");
         told.send(only(answer)).expect("the test waits");
@@ -110,12 +110,14 @@ fn prove(engine: EngineChoice) {
 
 #[test]
 fn while_the_ring_holds_a_sync_no_answer_fetch_or_listoffsets_shows_the_record() {
-    prove(EngineChoice::Uring);
+    prove(EngineChoice::Uring, 1);
+    prove(EngineChoice::Uring, -1);
 }
 
 #[test]
 fn while_plain_files_hold_a_sync_no_answer_fetch_or_listoffsets_shows_the_record() {
-    prove(EngineChoice::PlainFile);
+    prove(EngineChoice::PlainFile, 1);
+    prove(EngineChoice::PlainFile, -1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use kafka_protocol::protocol::Decodable;
 use crate::support::batch::{self, of};
 use crate::support::client::{Client, FETCH, fetch_request};
 use crate::support::process::{Broker, Launch};
-use crate::support::{ENGINES, wait};
+use crate::support::{hosts, wait};
 
 /// Records of one large answer: more than the sockets' buffers hold.
 const RECORDS: u64 = 24;
@@ -19,8 +19,8 @@ const ANSWER_BYTES_MAX: i32 = 32 << 20;
 /// No request of a client that behaves takes longer than this while others don't.
 const BEARABLE: Duration = Duration::from_secs(5);
 
-fn filled(engine: &str) -> Broker {
-    let broker = Launch::new(engine).start();
+fn filled(launch: &Launch) -> Broker {
+    let broker = launch.start();
     let mut client = broker.connect();
     client.create("large", 1, &[]);
     client.create("small", 1, &[]);
@@ -68,8 +68,8 @@ fn assert_is_everything(mut answer: Bytes) {
 
 #[test]
 fn slow_readers_hold_up_nobody_and_get_everything_in_the_end() {
-    for engine in ENGINES {
-        let broker = filled(engine);
+    for (engine, launch) in hosts() {
+        let broker = filled(&launch);
         let slow: Vec<Client> = (0..20).map(|_| asked(&broker)).collect();
         let mut live = broker.connect();
         for _ in 0..50 {
@@ -115,8 +115,8 @@ fn connections(broker: &Broker) -> u64 {
 
 #[test]
 fn clients_that_vanish_in_an_answer_leave_no_descriptor_and_disturb_nobody() {
-    for engine in ENGINES {
-        let mut broker = filled(engine);
+    for (engine, launch) in hosts() {
+        let mut broker = filled(&launch);
         let mut live = broker.connect();
         // The first round makes whatever is made once, such as the pool of pipes.
         vanish(&broker, 30);
@@ -141,8 +141,8 @@ fn clients_that_vanish_in_an_answer_leave_no_descriptor_and_disturb_nobody() {
 
 #[test]
 fn a_fetch_that_waits_is_woken_by_the_next_batch_and_forgotten_with_its_client() {
-    for engine in ENGINES {
-        let broker = filled(engine);
+    for (engine, launch) in hosts() {
+        let broker = filled(&launch);
         let waiting = |broker: &Broker| {
             let mut client = broker.connect();
             let request =

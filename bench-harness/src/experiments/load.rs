@@ -1,5 +1,4 @@
-//! Open-loop load on a Kafka broker, ours or any other: what latency do clients see at a given
-//! rate?
+//! Open-loop load on a Kafka broker, ours or any other: which latency do clients see at a rate?
 //!
 //! Requests have a schedule that doesn't wait for answers, and a latency counts from the time that
 //! the schedule names, not from when the request could be sent: a broker that stalls pays for every

@@ -4,9 +4,9 @@
 //!   request that goes on with a session gets error 70 and starts anew.
 //! - Partitions are read in the request's order, each within its own limit and what is left of the
 //!   request's; the first one with anything to read gives at least one whole batch.
-//! - The answer leaves when there are `min_bytes`, any partition has an error, or `max_wait` is
-//!   over. In between the request sleeps on the high watermarks of its partitions; whatever moves
-//!   one wakes it, and it reads again from the start.
+//! - The answer leaves when there are `min_bytes`, any partition has an error or is read in an
+//!   older segment, or `max_wait` is over. In between the request sleeps on the high watermarks of
+//!   its partitions; whatever moves one wakes it, and it reads again from the start.
 //! - Topics by id from version 13; leader epochs are checked from version 9; whether the client's
 //!   log departs from ours from version 12.
 //! - A read that fails on our side is error 56, and error 6 for the versions below 6 that don't
@@ -141,6 +141,7 @@ impl Reader<'_> {
             Ok(slice) => {
                 let length = slice.as_ref().map_or(ByteCount(0), |slice| slice.length);
                 limits.take(length);
+                round.is_due |= slice.as_ref().is_some_and(ReadSlice::is_of_complete_segment);
                 if length.0 > 0 {
                     answer.records = Records::Slice(length);
                 }

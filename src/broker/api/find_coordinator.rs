@@ -30,8 +30,8 @@ const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
 /// What the client and the log are told of a group.
-const NO_GROUPS: &str = "this broker has no consumer groups yet; assign partitions to the consumer (kcat without -G, \
-     kafka-console-consumer with --partition)";
+const NO_GROUPS: &str = "this broker has no consumer groups yet; assign partitions to the \
+                         consumer (kcat without -G, kafka-console-consumer with --partition)";
 
 /// What the client and the log are told of a transactional id.
 pub(super) const NO_TRANSACTIONS: &str =

@@ -6,7 +6,7 @@
 //!   client then asks for metadata anew.
 //! - Topics by id from version 13. A partition of another shard is error 6, with its leader from
 //!   version 10 on.
-//! - zstd needs version 7.
+//! - zstd needs version 7, or it is error 76.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -136,7 +136,11 @@ fn append_one(
     batch: BytesMut,
 ) -> Pending {
     let batch = RecordBatch::decode(batch).map_err(AppendError::from);
-    let batch = batch.and_then(|batch| check_version(batch, version));
+    let is_zstd = batch.as_ref().is_ok_and(|it| it.header().codec() == Ok(Codec::Zstd));
+    if is_zstd && version < ZSTD_FROM {
+        return Pending { answer: zstd_refused(index, version), due: None };
+    }
+    let batch = batch.and_then(check_transaction);
     match batch.and_then(|batch| partition.append(batch)) {
         Ok(appended) => {
             let answer = accepted(index, &appended);
@@ -149,14 +153,19 @@ fn append_one(
     }
 }
 
-/// What depends on the request's version and on what this broker doesn't do yet.
-fn check_version(batch: RecordBatch, version: i16) -> Result<RecordBatch, AppendError> {
-    let header = batch.header();
-    if version < ZSTD_FROM && header.codec()? == Codec::Zstd {
-        return Err(AppendError::InvalidBatch(format!(
-            "zstd needs Produce version {ZSTD_FROM}, this request has {version}; use a newer client"
-        )));
+fn zstd_refused(index: i32, version: i16) -> PartitionAnswer {
+    let message = format!(
+        "zstd needs Produce version {ZSTD_FROM}, this request has {version}; use a newer client"
+    );
+    PartitionAnswer {
+        message: Some(message),
+        ..PartitionAnswer::refused(index, ErrorCode::UnsupportedCompressionType)
     }
+}
+
+/// What this broker doesn't do yet.
+fn check_transaction(batch: RecordBatch) -> Result<RecordBatch, AppendError> {
+    let header = batch.header();
     if header.is_transactional() {
         return Err(AppendError::InvalidTxnState {
             producer_id: header.producer_id,

@@ -154,7 +154,7 @@ pub const SERVER: &[Setting] = &[
         "log.initial.task.delay.ms",
         Kind::LONG_NOT_NEGATIVE,
         Some("30000"),
-        "Time from the start to the first of these looks and of the checkpoints.",
+        "Time from the start to the first of these looks.",
     ),
     of(
         "log.cleanup.policy",

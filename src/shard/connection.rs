@@ -243,7 +243,8 @@ async fn answers<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection>) 
     }
     connection.socket.shut_down();
     server.forget(&connection);
-    unheard(std::mem::take(&mut *connection.queue.borrow_mut())).await;
+    let queue = std::mem::take(&mut *connection.queue.borrow_mut());
+    unheard(queue).await;
 }
 
 /// Nobody hears the answers of a broken connection, but what its requests asked for is under way

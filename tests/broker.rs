@@ -412,3 +412,55 @@ fn foreign_directories_are_left_alone_and_the_broker_starts() {
         assert!(directory.path().join(name).is_dir(), "{name} is left alone");
     }
 }
+
+/// Nothing is added to an older segment, so a reader of it has nothing to wait for there.
+#[test]
+fn a_fetch_from_an_older_segment_waits_for_nothing() {
+    for engine in ENGINES {
+        let directory = temporary();
+        let server = Setup::new(engine, 1).start(directory.path());
+        block_on(async {
+            let client = client(&server).await;
+            let mut new = topic("rolled", 1);
+            new.configs.push(("segment.bytes".to_owned(), "1048576".to_owned()));
+            client.create_topic(&new).await.expect("a new topic");
+            let large = "x".repeat(600_000);
+            for _ in 0..2 {
+                client.produce(to("rolled", 0), batch(&[&large])).await.expect("appended");
+            }
+            // Longer than the client has patience.
+            let limits =
+                FetchLimits { wait_max_ms: 60_000, bytes_min: 1 << 20, ..FetchLimits::default() };
+            let fetched = client.fetch(&from("rolled", 0, 0), limits).await.expect("at once");
+            assert_eq!(values(fetched.records), [large]);
+        });
+        server.stop().expect("a clean stop");
+    }
+}
+
+/// After a crash it would otherwise never be recovered, and its log start be forgotten.
+#[test]
+fn a_stop_is_unclean_while_a_partition_could_not_be_opened() {
+    let directory = temporary();
+    let setup = Setup::new(EngineChoice::PlainFile, 1);
+    let server = setup.start(directory.path());
+    block_on(async {
+        let client = client(&server).await;
+        client.create_topic(&topic("kept", 2)).await.expect("a new topic");
+        client.produce(to("kept", 0), batch(&["x", "y"])).await.expect("appended");
+    });
+    server.stop().expect("a clean stop");
+    let checkpoint = directory.path().join("recovery-point-offset-checkpoint");
+    let checkpoint = || std::fs::read_to_string(&checkpoint).expect("written");
+    let before = checkpoint();
+    assert!(before.contains("kept 0 2"), "{before}");
+    let metadata = directory.path().join("kept-0/partition.metadata");
+    let sound = std::fs::read(&metadata).expect("written");
+    std::fs::write(&metadata, "garbage").expect("writable");
+    let unclean = setup.start(directory.path()).stop().expect_err("kept-0 is not open");
+    assert!(unclean.to_string().contains("kept-0"), "{unclean}");
+    assert!(!directory.path().join(".kafka_cleanshutdown").exists());
+    assert_eq!(checkpoint(), before);
+    std::fs::write(&metadata, sound).expect("writable");
+    setup.start(directory.path()).stop().expect("a clean stop");
+}

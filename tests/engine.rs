@@ -1,5 +1,6 @@
 //! The engine on its own: many partitions of one shard, on a real ring.
 
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use uringlog::disk::faults::FaultHook;
@@ -10,7 +11,7 @@ use uringlog::log::{Durability, LogConfig};
 use uringlog::ring::RingOptions;
 use uringlog::shard::edge::{self, EdgeKind};
 use uringlog::shard::{Engine, EngineKind, EngineOptions, Partition, PartitionSpec};
-use uringlog::units::{ByteCount, LeaderEpoch, PartitionId, Timestamp, TopicId};
+use uringlog::units::{ByteCount, LeaderEpoch, Offset, PartitionId, Timestamp, TopicId};
 
 const PARTITIONS: u32 = 6;
 const ROUNDS: usize = 30;
@@ -108,4 +109,41 @@ fn a_failed_creation_keeps_no_file_open() {
         });
         run.expect("a runtime");
     }
+}
+
+/// A reader that gave up while a segment was loaded once took the outcome with it, and every later
+/// reader of the segment waited for ever.
+#[test]
+fn a_read_that_is_given_up_stops_no_other() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let spec = || PartitionSpec {
+        config: LogConfig {
+            segment_bytes: ByteCount(4_000),
+            ..LogConfig::defaults(Durability::PageCache)
+        },
+        ..PartitionSpec::new(TopicName::new("topic").expect("a name"), DEVICE)
+    };
+    let run = edge::run(EdgeKind::Uring, async {
+        let options = || EngineOptions::new(directory.path(), EngineKind::Ring);
+        let engine = Engine::start(options()).expect("io_uring");
+        let partition = engine.open_or_create(spec()).await.expect("created");
+        for _ in 0..3 {
+            let appended = partition.append(batch(3_000)).expect("serving");
+            within("an append", partition.reached(appended.due)).await.expect("serving");
+        }
+        assert!(within("the stop", engine.close()).await.is_empty());
+        // Opened anew, nothing of the sealed segments is in memory.
+        let engine = Engine::start(options()).expect("io_uring");
+        let partition = engine.open_or_create(spec()).await.expect("opened");
+        for offset in [0, 1] {
+            let mut given_up = Box::pin(partition.read(Offset(offset), ByteCount(1)));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(given_up.as_mut().poll(&mut context).is_pending());
+            drop(given_up);
+            let read = within("a read", partition.read(Offset(offset), ByteCount(1))).await;
+            assert!(3_000 < read.expect("readable").len());
+        }
+        assert!(within("the stop", engine.close()).await.is_empty());
+    });
+    run.expect("a runtime");
 }

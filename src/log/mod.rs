@@ -36,6 +36,8 @@ pub mod housekeeping;
 
 mod lifecycle;
 
+mod room;
+
 pub mod recovery;
 
 pub use append::Appended;

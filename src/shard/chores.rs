@@ -14,35 +14,45 @@ use crate::units::{Offset, Timestamp, u64_of};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How often a partition that ran out of space is tried again.
-const RESUME_EVERY_MS: i64 = 1_000;
+const RESUME_EVERY: Duration = Duration::from_secs(1);
 
 /// How much longer than a try took it takes to the next one, at least.
 const RESUME_PAUSES: u32 = 20;
 
-/// The task; ends with the engine.
+/// The task; ends with the engine. Intervals don't follow the wall clock, which may be set back.
 pub async fn run(core: Rc<Core>) {
-    let (mut last_retention, mut wait_ms) = (now(), core.options.first_retention_ms);
-    let mut last_resume = now();
+    let mut retention = Interval::new(core.options.first_retention_ms);
+    let mut resumption = Interval { since: Instant::now(), wait: RESUME_EVERY };
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         if core.is_stopped() {
             return;
         }
-        let now = now();
-        if is_over(last_retention, wait_ms, now) {
-            (last_retention, wait_ms) = (now, core.options.retention_check_ms);
-            core.retain(now);
+        if retention.is_over(Instant::now()) {
+            retention = Interval::new(core.options.retention_check_ms);
+            core.retain(now());
         }
-        if RESUME_EVERY_MS <= now.0 - last_resume.0 {
-            last_resume = now;
-            core.resume(now);
+        if resumption.is_over(Instant::now()) {
+            resumption.since = Instant::now();
+            core.resume(now());
         }
-        core.keep_house(now);
+        core.keep_house(now());
     }
 }
 
-fn is_over(since: Timestamp, wait_ms: u64, now: Timestamp) -> bool {
-    u64::try_from(now.0 - since.0).is_ok_and(|waited| wait_ms <= waited)
+struct Interval {
+    since: Instant,
+    wait: Duration,
+}
+
+impl Interval {
+    fn new(wait_ms: u64) -> Interval {
+        Interval { since: Instant::now(), wait: Duration::from_millis(wait_ms) }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.wait <= now - self.since
+    }
 }
 
 impl Core {
@@ -77,13 +87,21 @@ impl Core {
     }
 
     /// Partitions that are read-only for want of space recover to their log end and serve again,
-    /// when there is space.
+    /// when there is space. All of a shard's lie on one file system.
     pub fn resume(&self, now: Timestamp) {
         for cell in self.cells() {
             let is_early = cell.resume_not_before.get().is_some_and(|it| Instant::now() < it);
             let is_read_only = matches!(cell.log.borrow().state(), LogState::ReadOnly(_));
             if is_read_only && !is_early && !cell.is_busy() {
-                self.resume_one(&cell, now);
+                let log = &cell.log;
+                match self.blocking(cell.number, |disk| log.borrow_mut().check_room(disk)) {
+                    Ok(()) => self.resume_one(&cell, now),
+                    Err(DiskError::NoSpace | DiskError::TooManyFiles(_)) => return,
+                    Err(error) => {
+                        let partition = cell.directory.display();
+                        tracing::error!(%partition, %error, "cannot resume writing");
+                    }
+                }
             }
         }
     }
@@ -118,5 +136,53 @@ impl Core {
         if let Some(plan) = cell.log.borrow_mut().unload(segment) {
             self.submit(plan);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::faults::FaultHook;
+    use crate::format::batch::Codec;
+    use crate::format::names::TopicName;
+    use crate::format::record::{BatchBuilder, NewRecord};
+    use crate::log::Durability;
+    use crate::shard::edge::{self, EdgeKind};
+    use crate::shard::engine::{Engine, EngineOptions, PartitionSpec};
+    use crate::shard::storage::EngineKind;
+
+    const ENOSPC: i32 = 28;
+
+    /// Recovery walks the whole log of the last day on the shard's thread; it must not begin before
+    /// there is room for its end.
+    #[test]
+    fn a_full_disk_is_asked_before_the_log_is_recovered() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let run = edge::run(EdgeKind::Tokio, async move {
+            let faults = FaultHook::new();
+            let options = EngineOptions {
+                faults: Some(faults.clone()),
+                ..EngineOptions::new(directory.path(), EngineKind::PlainFile)
+            };
+            let engine = Engine::start(options).expect("plain files need nothing");
+            let topic = TopicName::new("topic").expect("a name");
+            let spec = PartitionSpec::new(topic, Durability::PageCache);
+            let partition = engine.create(spec).await.expect("created");
+            let mut batch = BatchBuilder::new(Codec::None);
+            batch.push(&NewRecord::value(now(), b"x"));
+            faults.fail_write(1, ENOSPC);
+            let appended = partition.append(batch.build()).expect("serving");
+            partition.reached(appended.due).await.expect_err("there is no room");
+            // The first write from here on is the question; a recovery would succeed.
+            faults.fail_write(1, ENOSPC);
+            engine.core.resume(now());
+            assert!(matches!(partition.state(), LogState::ReadOnly(_)));
+            let names = std::fs::read_dir(partition.directory()).expect("readable");
+            let mut names = names.map(|entry| entry.expect("an entry").file_name());
+            assert!(!names.any(|name| name.to_string_lossy().ends_with(".tmp")));
+            engine.core.resume(now());
+            assert_eq!(partition.state(), LogState::Serving);
+        });
+        run.expect("a runtime");
     }
 }

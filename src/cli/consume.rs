@@ -127,7 +127,9 @@ async fn start_one(
     let next = match options.from {
         From::Earliest => find(timestamp::EARLIEST).await?,
         From::Latest => latest,
-        From::Offset(offset) => offset,
+        From::Offset(offset) => {
+            in_range(offset, partition, (find(timestamp::EARLIEST).await?, latest))?
+        }
         From::Time(time) => match find(time).await? {
             // No record is that young.
             -1 => latest,
@@ -136,6 +138,20 @@ async fn start_one(
     };
     let end = if options.follow { None } else { Some(latest) };
     Ok(Cursor { partition, next, end })
+}
+
+/// The offset, when the partition has it or ends there.
+fn in_range(
+    offset: i64,
+    partition: i32,
+    (earliest, latest): (i64, i64),
+) -> Result<i64, CommandError> {
+    if (earliest..=latest).contains(&offset) {
+        return Ok(offset);
+    }
+    Err(CommandError::Usage(format!(
+        "offset {offset} is out of range: partition {partition} has {earliest} to {latest}"
+    )))
 }
 
 async fn consume<W: Write>(
@@ -273,6 +289,16 @@ mod tests {
     use crate::format::batch::Codec;
     use crate::format::record::{BatchBuilder, NewRecord};
     use crate::units::{LeaderEpoch, Offset, Timestamp};
+
+    #[test]
+    fn offsets_outside_a_partition_are_refused() {
+        assert_eq!(in_range(5, 0, (5, 9)).expect("the first"), 5);
+        assert_eq!(in_range(9, 0, (5, 9)).expect("the end"), 9);
+        for offset in [4, 10] {
+            let error = in_range(offset, 3, (5, 9)).expect_err("outside").to_string();
+            assert!(error.contains("partition 3 has 5 to 9"), "{error}");
+        }
+    }
 
     #[test]
     fn places_to_begin() {

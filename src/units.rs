@@ -175,12 +175,6 @@ impl TopicId {
     }
 }
 
-impl fmt::Debug for TopicId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        uuid::Uuid::from_bytes(self.0).fmt(f)
-    }
-}
-
 /// A length that indexes memory, as 64 bits.
 pub fn u64_of(length: usize) -> u64 {
     u64::try_from(length).expect("memory is addressed with at most 64 bits")

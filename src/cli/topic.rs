@@ -33,7 +33,7 @@ pub async fn run(
     let text = match action {
         TopicAction::Create(topic) => {
             let id = client.create_topic(topic).await?;
-            format!("created topic {} ({id:?})\n", topic.name)
+            format!("created topic {} ({id})\n", topic.name)
         }
         TopicAction::List => list(&client).await?,
         TopicAction::Describe(name) => describe(&client, name).await?,
@@ -82,7 +82,7 @@ async fn describe(client: &Client, name: &str) -> Result<String, CommandError> {
         )
     });
     let count = topic.partitions.len();
-    let head = format!("topic {name} ({:?}), {count} partitions\n", topic.id);
+    let head = format!("topic {name} ({}), {count} partitions\n", topic.id);
     Ok(std::iter::once(head).chain(partitions).chain(own).collect())
 }
 

@@ -1,5 +1,7 @@
 //! Kafka's way of writing 16-byte ids: 22 characters of URL-safe base64 without padding.
 
+use std::fmt;
+
 use crate::units::{TopicId, u64_of};
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -25,6 +27,18 @@ pub enum IdError {
     /// A character that URL-safe base64 doesn't have, or bits set beyond the 128.
     #[error("character {0} of the id is not one of URL-safe base64 or not possible there")]
     Character(u64),
+}
+
+impl fmt::Display for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&encode(self.0))
+    }
+}
+
+impl fmt::Debug for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Writes an id.

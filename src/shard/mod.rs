@@ -2,7 +2,7 @@
 //!
 //! A shard is one thread, pinned to a core. It owns its partitions outright: no lock, nothing
 //! shared. Its runtime comes from [`edge`]; its storage from a ring of its own or from plain files
-//! ([`storage`]). [`Engine`] and [`Partition`] are the library's face; [`serve`] is what the
+//! (`storage`). [`Engine`] and [`Partition`] are the library's face; [`serve`] is what the
 //! broker adds a protocol to.
 
 mod answer;

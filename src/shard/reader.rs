@@ -50,7 +50,7 @@ impl Partition {
     /// is readable there yet (or the first batch is too large).
     ///
     /// # Errors
-    /// [`ReadError::OutOfRange`] below the log start and beyond the log end; [`ReadError::Disk`].
+    /// [`ReadError::Log`] below the log start and beyond the log end; [`ReadError::Disk`].
     pub async fn locate(
         &self,
         offset: Offset,

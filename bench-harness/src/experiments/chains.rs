@@ -35,7 +35,7 @@ pub struct Options {
     /// Append one JSON line per run to this file.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// FRAME_BYTES:CONNECTIONS:IN_FLIGHT[:PARTITIONS], may be repeated.
+    /// `FRAME_BYTES:CONNECTIONS:IN_FLIGHT[:PARTITIONS]`, may be repeated.
     #[arg(long = "load", default_values = ["10240:1:1", "10240:1:4", "10240:1:16", "10240:1:64"])]
     loads: Vec<Load>,
     /// VARIANT[/WORKER_CORES[/MAX_WORKERS]] with network, pwrite, chain, due, late and unset, own,

@@ -10,7 +10,7 @@ use uringlog::format::record::{BatchBuilder, NewRecord};
 use uringlog::log::{Durability, LogConfig};
 use uringlog::ring::RingOptions;
 use uringlog::shard::edge::{self, EdgeKind};
-use uringlog::shard::{Engine, EngineKind, EngineOptions, Partition, PartitionSpec};
+use uringlog::shard::{Engine, EngineError, EngineKind, EngineOptions, Partition, PartitionSpec};
 use uringlog::units::{ByteCount, LeaderEpoch, Offset, PartitionId, Timestamp, TopicId};
 
 const PARTITIONS: u32 = 6;
@@ -106,6 +106,10 @@ fn a_failed_creation_keeps_no_file_open() {
             }
             assert_eq!(failures, 3, "{kind:?}: three files are synced");
             assert_eq!(engine.partitions().len(), 1);
+            // The fault that is still set hits the stop.
+            assert_eq!(within("the stop", engine.close()).await.len(), 1);
+            let late = engine.create(spec()).await.map(|_| ());
+            assert!(matches!(late, Err(EngineError::Stopped)), "nobody would close it");
         });
         run.expect("a runtime");
     }

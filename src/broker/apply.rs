@@ -122,7 +122,7 @@ impl Node {
             config: TopicConfigs::new(&self.shared.config).resolve(&topic.overrides),
             leader_epoch: epoch,
         };
-        let opened = match self.arrival(&key, topic.id, image) {
+        let opened = match self.arrival(&key, topic.id, image)? {
             Arrival::Create => {
                 self.note_opening(&key, None);
                 self.engine.create(spec).await.map_err(|error| error.to_string())?
@@ -151,17 +151,23 @@ impl Node {
 
     /// What lies in the partition's place: by the listing at the start, and later by looking, since
     /// topics come and go.
-    fn arrival(&self, key: &PartitionKey, topic: TopicId, image: &Image) -> Arrival {
+    fn arrival(
+        &self,
+        key: &PartitionKey,
+        topic: TopicId,
+        image: &Image,
+    ) -> Result<Arrival, String> {
         if !self.is_serving() {
             // Those of deleted topics have been put aside since.
             let is_there = |it: &&Found| !it.topic_id.is_some_and(|id| image.was_deleted(id));
-            return arrival(self.shared.found.get(key).filter(is_there), topic);
+            return Ok(arrival(self.shared.found.get(key).filter(is_there), topic));
         }
         let place = self.shared.directory.join(format!("{}-{}", key.0, key.1));
         match crate::broker::directory::look_into(&place) {
-            Ok(found) => arrival(Some(&found), topic),
-            // Not there; anything worse comes up when the partition is made.
-            Err(_) => Arrival::Create,
+            Ok(found) => Ok(arrival(Some(&found), topic)),
+            Err(error) if error.is_not_found() => Ok(Arrival::Create),
+            // A directory that can't be looked into now may be full of somebody's records.
+            Err(error) => Err(error.to_string()),
         }
     }
 

@@ -4,16 +4,17 @@
 //! for it.
 
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
 use crate::broker::config::{ServerConfig, TopicConfigs};
-use crate::broker::directory::{DataDirectory, DirectoryError, PartitionReport, Sweep};
+use crate::broker::directory::{DataDirectory, DirectoryError, PartitionReport};
 use crate::broker::image::Overrides;
 use crate::broker::mail::ShardOrder;
+use crate::broker::sweep::Sweep;
 use crate::shard::Mailbox;
 
 /// How often the thread looks whether something is due, at most.
@@ -24,14 +25,19 @@ const LOOK_EVERY_MIN: Duration = Duration::from_millis(100);
 
 /// The running thread.
 pub struct Chores {
-    stop: mpsc::Sender<()>,
+    stop: Option<mpsc::Sender<()>>,
     thread: JoinHandle<()>,
 }
 
 impl Chores {
+    /// Has the thread end when it is done with what it is at.
+    pub fn order_stop(&mut self) {
+        self.stop = None;
+    }
+
     /// Ends the thread and waits for it.
-    pub fn stop(self) {
-        drop(self.stop);
+    pub fn stop(mut self) {
+        self.order_stop();
         // It ends by itself; a panic in it has been reported by then.
         let _ = self.thread.join();
     }
@@ -56,6 +62,7 @@ pub fn start(
         delete_delay_ms: TopicConfigs::new(config).resolve(&Overrides::new()).file_delete_delay_ms,
         checkpointed_ms: 0,
         sweep: Sweep::default(),
+        stopped,
     };
     let every = Duration::from_millis(checkpoint_ms).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
     let thread = std::thread::Builder::new()
@@ -63,12 +70,12 @@ pub fn start(
         .spawn(move || {
             // Not by the wall clock, which may be set back.
             let started = Instant::now();
-            while matches!(stopped.recv_timeout(every), Err(RecvTimeoutError::Timeout)) {
+            while matches!(worker.stopped.recv_timeout(every), Err(RecvTimeoutError::Timeout)) {
                 worker.look(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX));
             }
         })
         .expect("a broker that has its shards gets one thread more");
-    Chores { stop, thread }
+    Chores { stop: Some(stop), thread }
 }
 
 struct Worker {
@@ -78,6 +85,8 @@ struct Worker {
     delete_delay_ms: u64,
     checkpointed_ms: u64,
     sweep: Sweep,
+    /// Its sender goes when the thread is to end.
+    stopped: mpsc::Receiver<()>,
 }
 
 impl Worker {
@@ -99,6 +108,10 @@ impl Worker {
     fn sweep_deleted(&mut self, uptime_ms: u64) -> Result<(), DirectoryError> {
         let names = self.directory.deleted_partitions()?;
         for name in self.sweep.due(&names, uptime_ms, self.delete_delay_ms) {
+            // A deleted topic may be large; what is left of it goes after the next start.
+            if self.stopped.try_recv() == Err(TryRecvError::Disconnected) {
+                return Ok(());
+            }
             self.directory.remove_deleted(&name)?;
             tracing::info!("{name} is removed");
         }

@@ -79,6 +79,14 @@ impl From<LockError> for DirectoryError {
     }
 }
 
+impl DirectoryError {
+    /// Whether what it names isn't there.
+    pub fn is_not_found(&self) -> bool {
+        let absent = io::ErrorKind::NotFound;
+        matches!(self, DirectoryError::File { error, .. } if error.kind() == absent)
+    }
+}
+
 /// What a system error means for whoever starts the broker.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -295,25 +303,6 @@ impl DataDirectory {
         };
         let entries: Vec<PartitionOffset> = reports.iter().filter_map(entry).collect();
         replace(&self.path.join(name), checkpoint::print_offsets(&entries).as_bytes())
-    }
-}
-
-/// When the directories of deleted partitions are due for removal: a delay after they were first
-/// seen, by this process.
-#[derive(Default, Debug)]
-pub struct Sweep {
-    seen: BTreeMap<String, u64>,
-}
-
-impl Sweep {
-    /// Takes the names that are there so long after the start, and returns those that are due.
-    pub fn due(&mut self, names: &[String], uptime_ms: u64, delay_ms: u64) -> Vec<String> {
-        self.seen.retain(|name, _| names.contains(name));
-        let is_due = |name: &&String| {
-            let since = *self.seen.entry(String::clone(name)).or_insert(uptime_ms);
-            delay_ms <= uptime_ms - since
-        };
-        names.iter().filter(is_due).cloned().collect()
     }
 }
 
@@ -577,13 +566,15 @@ mod tests {
         assert!(root.path().join("no partition").exists());
     }
 
+    /// A partition is made where there is none, and nowhere else.
     #[test]
-    fn deleted_partitions_are_due_a_delay_after_they_were_seen() {
-        let mut sweep = Sweep::default();
-        let names = ["a".to_owned(), "b".to_owned()];
-        assert!(sweep.due(&names[..1], 0, 60).is_empty());
-        assert!(sweep.due(&names, 59, 60).is_empty());
-        assert_eq!(sweep.due(&names, 60, 60), ["a"]);
-        assert_eq!(sweep.due(&names[1..], 119, 60), ["b"]);
+    fn only_an_absent_directory_is_not_found() {
+        let root = temporary();
+        let absent = look_into(&root.path().join("topic-0")).expect_err("nothing is there");
+        assert!(absent.is_not_found(), "{absent}");
+        let file = root.path().join("topic-1");
+        fs::write(&file, "").expect("written");
+        let unreadable = look_into(&file).expect_err("a file can't be listed");
+        assert!(!unreadable.is_not_found(), "{unreadable}");
     }
 }

@@ -113,13 +113,13 @@ impl MetadataLog {
     /// next start, which finds out what the file holds.
     pub async fn write(&mut self, groups: &[Vec<MetadataRecord>]) -> Result<(), MetadataError> {
         let mut image = self.image.clone();
+        let offset = self.partition.cursors().next.to_wire();
+        for record in groups.iter().flatten() {
+            image.apply(record).map_err(|error| MetadataError::Image { offset, error })?;
+        }
         let mut due = None;
-        for group in groups.iter().filter(|group| !group.is_empty()) {
-            for record in group {
-                let offset = self.partition.cursors().next.to_wire();
-                image.apply(record).map_err(|error| MetadataError::Image { offset, error })?;
-            }
-            due = Some(self.partition.append(batch(group))?.due);
+        for batch in batches(groups)? {
+            due = Some(self.partition.append(batch)?.due);
         }
         if let Some(due) = due {
             self.partition.reached(due).await?;
@@ -189,7 +189,34 @@ fn batch(records: &[MetadataRecord]) -> RecordBatch {
     builder.build()
 }
 
+/// The batches of these groups, if the log takes all of them: one that was appended can't be taken
+/// back.
+fn batches(groups: &[Vec<MetadataRecord>]) -> Result<Vec<RecordBatch>, AppendError> {
+    let batches = groups.iter().filter(|group| !group.is_empty()).map(|group| batch(group));
+    let batches: Vec<RecordBatch> = batches.collect();
+    let limit = BATCH_BYTES_MAX;
+    match batches.iter().map(RecordBatch::size).find(|size| limit < *size) {
+        Some(size) => Err(AppendError::MessageTooLarge { size, limit }),
+        None => Ok(batches),
+    }
+}
+
 /// Where the log ends, for the log line at the start.
 pub fn end(log: &MetadataLog) -> Offset {
     log.partition.cursors().high_watermark
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_is_too_large_stops_those_before_it() {
+        let group =
+            |bytes| vec![MetadataRecord::FeatureLevel { name: "x".repeat(bytes), level: 1 }];
+        let made = batches(&[group(1), Vec::new(), group(2)]).expect("small");
+        assert_eq!(made.len(), 2);
+        let refused = batches(&[group(1), group(9 << 20)]).map(|made| made.len());
+        assert!(matches!(refused, Err(AppendError::MessageTooLarge { .. })), "{refused:?}");
+    }
 }

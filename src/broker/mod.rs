@@ -18,6 +18,8 @@ pub mod directory;
 
 pub mod leftovers;
 
+pub mod sweep;
+
 pub mod mail;
 
 pub mod node;

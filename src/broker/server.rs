@@ -210,8 +210,8 @@ impl Server {
     ///
     /// # Errors
     /// What could not be closed; the next start then recovers.
-    pub fn stop(self) -> Result<(), StopError> {
-        self.chores.stop();
+    pub fn stop(mut self) -> Result<(), StopError> {
+        self.chores.order_stop();
         let mut all = Closed::default();
         for (shard, closed) in stop_shards(self.shards) {
             match closed {
@@ -223,6 +223,8 @@ impl Server {
             }
         }
         all.reports.sort_by(|one, other| one.key.cmp(&other.key));
+        // What it was writing comes before the last word.
+        self.chores.stop();
         self.directory.write_checkpoints(&all.reports)?;
         if !all.failed.is_empty() {
             return Err(StopError::Unclosed(all.failed));

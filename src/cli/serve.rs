@@ -2,8 +2,8 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -69,7 +69,7 @@ pub enum ServeError {
 /// [`ServeError`]: the process exits non-zero with its message.
 pub fn run(options: ServeOptions) -> Result<(), ServeError> {
     // Taken over before anything starts, so that a stop never finds the process unprepared.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Process)?;
+    let orders = Orders::take_over().map_err(ServeError::Process)?;
     let config = ServerConfig::load(&options.sources)?;
     config.shadowed().iter().for_each(|line| tracing::warn!("{line}"));
     limits::raise_nofile();
@@ -91,11 +91,11 @@ pub fn run(options: ServeOptions) -> Result<(), ServeError> {
         engine: options.engine,
         faults: None,
     })?;
+    orders.expect();
     let scraped = http.map(|listener| Scraped::start(listener, &server)).transpose()?;
     server.ready_lines().iter().for_each(|line| println!("{line}"));
-    if let Some(signal) = signals.forever().next() {
-        tracing::info!(signal, "stopping");
-    }
+    let signal = orders.next();
+    tracing::info!(signal, "stopping");
     if let Some(scraped) = scraped {
         scraped.stop();
     }
@@ -104,6 +104,46 @@ pub fn run(options: ServeOptions) -> Result<(), ServeError> {
 
 fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).map_err(|error| ServeError::Http { address, error })
+}
+
+/// The signals that order a stop. Until the server is ready there is nothing to stop in order, and
+/// a start that recovers may take long: the process ends at once then, as shells expect it.
+struct Orders {
+    is_ready: Arc<AtomicBool>,
+    signals: mpsc::Receiver<i32>,
+}
+
+/// What shells add to a signal's number.
+const ENDED_BY_SIGNAL: i32 = 128;
+
+impl Orders {
+    fn take_over() -> std::io::Result<Orders> {
+        let mut signals = Signals::new([SIGTERM, SIGINT])?;
+        let is_ready = Arc::new(AtomicBool::new(false));
+        let (sender, receiver) = mpsc::channel();
+        let is_expected = is_ready.clone();
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for signal in signals.forever() {
+                if !is_expected.load(Ordering::Acquire) {
+                    tracing::warn!(signal, "ended before it was ready");
+                    std::process::exit(ENDED_BY_SIGNAL + signal);
+                }
+                if sender.send(signal).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Orders { is_ready, signals: receiver })
+    }
+
+    /// The server is ready: from here on it is stopped in order.
+    fn expect(&self) {
+        self.is_ready.store(true, Ordering::Release);
+    }
+
+    fn next(&self) -> i32 {
+        self.signals.recv().expect("the thread waits for signals as long as anyone listens")
+    }
 }
 
 /// The thread of the HTTP port.

@@ -63,6 +63,11 @@ impl Core {
             cell.log.borrow_mut().expire_producers(now);
             let retained = cell.log.borrow_mut().retain(now);
             self.stats.segments_deleted.add(u64_of(retained.segments));
+            if let Some(first) = cell.log.borrow().segments().next()
+                && 0 < retained.segments
+            {
+                self.sealed.borrow_mut().forget_before(cell.number, first.base);
+            }
             if cell.log.borrow().has_staged() {
                 // A log whose segments all went has rolled to an empty one first.
                 self.mark_dirty(&cell);

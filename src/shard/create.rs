@@ -1,15 +1,37 @@
-//! Running the plan that makes a partition: all of it, or nothing is left open.
+//! Making a partition: all of it, or nothing is left open.
 
 use std::rc::Rc;
 
 use crate::disk::plan::Steps;
 use crate::disk::{DiskError, Plan, Step};
-use crate::shard::engine::{Core, now};
-use crate::shard::partition::PartitionCell;
+use crate::log::PartitionLog;
+use crate::shard::engine::{Core, Engine, EngineError, PartitionSpec, now};
+use crate::shard::partition::{Partition, PartitionCell};
+
+impl Engine {
+    /// Makes a new partition: its directory and first files are there when this returns.
+    ///
+    /// # Errors
+    /// [`EngineError::Disk`], [`EngineError::Stopped`].
+    pub async fn create(&self, spec: PartitionSpec) -> Result<Partition, EngineError> {
+        // Nobody would close it.
+        if self.core.is_stopped() {
+            return Err(EngineError::Stopped);
+        }
+        let (number, spec, directory) = self.core.name(spec);
+        let (log, plan) = PartitionLog::create(spec, now());
+        let cell = self.core.add(number, log, directory);
+        if let Err(error) = self.core.made(&cell, plan).await {
+            self.core.forget(&cell);
+            return Err(EngineError::Disk { directory: cell.directory.to_path_buf(), error });
+        }
+        Ok(Partition::new(self.core.clone(), cell))
+    }
+}
 
 impl Core {
     /// Runs the plan that makes a log, again as long as the log says that this is worth it.
-    pub async fn made(&self, cell: &Rc<PartitionCell>, mut plan: Plan) -> Result<(), DiskError> {
+    async fn made(&self, cell: &Rc<PartitionCell>, mut plan: Plan) -> Result<(), DiskError> {
         loop {
             let finished = self.run(plan).await;
             let Err(failure) = finished.result else {

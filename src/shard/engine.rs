@@ -80,6 +80,9 @@ impl EngineOptions {
 /// Why an engine or a partition of it could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
+    /// [`Engine::close`] was called.
+    #[error("the engine is stopped")]
+    Stopped,
     /// io_uring is refused.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -236,30 +239,18 @@ impl Engine {
         self.core.options.kind
     }
 
-    /// Makes a new partition: its directory and first files are there when this returns.
-    ///
-    /// # Errors
-    /// [`EngineError::Disk`].
-    pub async fn create(&self, spec: PartitionSpec) -> Result<Partition, EngineError> {
-        let (number, spec, directory) = self.core.name(spec);
-        let (log, plan) = PartitionLog::create(spec, now());
-        let cell = self.core.add(number, log, directory);
-        if let Err(error) = self.core.made(&cell, plan).await {
-            self.core.forget(&cell);
-            return Err(EngineError::Disk { directory: cell.directory.to_path_buf(), error });
-        }
-        Ok(Partition::new(self.core.clone(), cell))
-    }
-
     /// Opens a partition that is on disk, recovering it if need be. Blocks the shard meanwhile.
     ///
     /// # Errors
-    /// [`EngineError::Open`].
+    /// [`EngineError::Open`], [`EngineError::Stopped`].
     pub fn open(
         &self,
         spec: PartitionSpec,
         opening: Opening,
     ) -> Result<(Partition, RecoveryReport), EngineError> {
+        if self.core.is_stopped() {
+            return Err(EngineError::Stopped);
+        }
         let (number, spec, directory) = self.core.name(spec);
         let opened =
             self.core.blocking(number, |disk| PartitionLog::open(disk, spec, opening, now()));
@@ -366,7 +357,8 @@ pub fn now() -> Timestamp {
 }
 
 impl Core {
-    fn name(&self, spec: PartitionSpec) -> (u32, LogSpec, Arc<Path>) {
+    /// The next log's number and directory.
+    pub fn name(&self, spec: PartitionSpec) -> (u32, LogSpec, Arc<Path>) {
         let number = self.numbers.get();
         self.numbers.set(number + 1);
         let name = format!("{}-{}", spec.topic, spec.partition);
@@ -382,7 +374,8 @@ impl Core {
         (number, spec, directory)
     }
 
-    fn add(&self, number: u32, log: PartitionLog, directory: Arc<Path>) -> Rc<PartitionCell> {
+    /// The engine has the partition from here on.
+    pub fn add(&self, number: u32, log: PartitionLog, directory: Arc<Path>) -> Rc<PartitionCell> {
         let cell = Rc::new(PartitionCell::new(number, log, directory));
         self.partitions.borrow_mut().insert(number, cell.clone());
         cell

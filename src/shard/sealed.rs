@@ -81,15 +81,24 @@ impl SealedFiles {
 
     /// A log is gone.
     pub fn forget(&mut self, number: u32) {
+        self.forget_if(|(log, _)| log == number);
+    }
+
+    /// A log begins at `first` now: the segments before it are deleted.
+    pub fn forget_before(&mut self, number: u32, first: Offset) {
+        self.forget_if(|(log, segment)| log == number && segment < first);
+    }
+
+    fn forget_if(&mut self, is_gone: impl Fn(Key) -> bool) {
         let bytes = &mut self.bytes;
         self.entries.retain(|key, entry| {
-            let keep = key.0 != number;
-            if !keep {
+            let is_gone = is_gone(*key);
+            if is_gone {
                 *bytes -= entry.bytes;
             }
-            keep
+            !is_gone
         });
-        self.by_use.retain(|_, key| key.0 != number);
+        self.by_use.retain(|_, key| !is_gone(*key));
     }
 }
 
@@ -109,6 +118,10 @@ mod tests {
         assert_eq!(sealed.over_limit(), vec![(1, Offset(0)), (2, Offset(0))]);
         sealed.forget(3);
         assert_eq!(sealed.bytes, 0);
+        sealed.note(4, Offset(0), ByteCount(10));
+        sealed.note(4, Offset(7), ByteCount(20));
+        sealed.forget_before(4, Offset(7));
+        assert_eq!((sealed.bytes, sealed.entries.len(), sealed.by_use.len()), (20, 1, 1));
     }
 
     #[test]

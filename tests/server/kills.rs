@@ -2,6 +2,7 @@
 //! producer; an orderly stop is quick and clean.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use kafka_protocol::messages::ProduceRequest;
 use crate::support::batch::{self, of};
 use crate::support::client::{Client, PRODUCE, only, produce_request};
 use crate::support::hosts;
-use crate::support::process::{Broker, Launch};
+use crate::support::process::{Broker, Launch, directory};
+use crate::support::wait;
 
 /// Requests that an idempotent producer has under way, as Kafka's clients do.
 const IN_FLIGHT_MAX: usize = 5;
@@ -200,4 +202,24 @@ fn a_stop_under_load_acknowledges_nothing_that_it_doesnt_keep() {
         let stored = i64::try_from(stored.len()).expect("small");
         assert!(last < stored, "{engine}: {last} was acknowledged, {stored} are there");
     }
+}
+
+/// Recovery may take long, and whoever stops the server meanwhile shouldn't need SIGKILL.
+#[test]
+fn a_start_can_be_stopped() {
+    let directory = directory();
+    let partition = directory.path().join("topic-0");
+    fs::create_dir(&partition).expect("it is ours");
+    // Reading it takes as long as somebody has it open to write.
+    let pipe = partition.join("partition.metadata");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).expect("pipes have names");
+    let broker = Launch::at("plain-file", directory.path()).starting();
+    let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+    let held = wait::for_some("the server reads it", || {
+        rustix::fs::open(&pipe, flags, rustix::fs::Mode::empty()).ok()
+    });
+    let (stopped, _) = broker.stop();
+    assert_eq!(stopped.status.code(), Some(128 + 15), "{}", stopped.output);
+    drop(held);
 }

@@ -28,7 +28,8 @@ pub async fn answer(
     node.served().await;
     let wanted = wanted(request, version);
     let image = node.image();
-    let found: Vec<_> = wanted.iter().map(|state| find(&image, state)).collect();
+    let mut found: Vec<_> = wanted.iter().map(|state| find(&image, state)).collect();
+    refuse_repeated(&mut found);
     let ids = found.iter().filter_map(|found| found.as_ref().ok()).map(|topic| topic.id);
     let mut outcomes = node.delete_topics(ids.collect()).await.into_iter();
     let results = wanted.into_iter().zip(found).map(|(state, found)| {
@@ -66,7 +67,7 @@ fn wanted(request: DeleteTopicsRequest, version: i16) -> Vec<DeleteTopicState> {
     request.topic_names.into_iter().map(by_name).collect()
 }
 
-fn find(image: &Image, state: &DeleteTopicState) -> Result<std::sync::Arc<Topic>, Refusal> {
+fn find(image: &Image, state: &DeleteTopicState) -> Wanted {
     let id = TopicId(state.topic_id.into_bytes());
     match (&state.name, id == TopicId::ZERO) {
         (Some(name), true) => image.topic(name.as_str()).cloned().ok_or_else(|| {
@@ -79,5 +80,48 @@ fn find(image: &Image, state: &DeleteTopicState) -> Result<std::sync::Arc<Topic>
             ErrorCode::InvalidRequest,
             "a topic is named by its name or by its id, one of the two",
         )),
+    }
+}
+
+type Wanted = Result<std::sync::Arc<Topic>, Refusal>;
+
+/// A topic that a request names more than once is not deleted, as in Kafka.
+fn refuse_repeated(found: &mut [Wanted]) {
+    let mut times = std::collections::HashMap::new();
+    for topic in found.iter().flatten() {
+        *times.entry(topic.id).or_insert(0) += 1;
+    }
+    for wanted in found {
+        if wanted.as_ref().is_ok_and(|topic| 1 < times[&topic.id]) {
+            *wanted = Err(Refusal::new(
+                ErrorCode::InvalidRequest,
+                "the request names the topic more than once",
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::image::Overrides;
+    use crate::format::names::TopicName;
+
+    fn topic(id: u8) -> Wanted {
+        Ok(std::sync::Arc::new(Topic {
+            name: TopicName::new("topic").expect("a legal name"),
+            id: TopicId([id; 16]),
+            leader_epochs: Vec::new(),
+            overrides: Overrides::new(),
+        }))
+    }
+
+    #[test]
+    fn a_topic_that_is_named_twice_is_refused_both_times() {
+        let mut found = [topic(1), topic(2), topic(1)];
+        refuse_repeated(&mut found);
+        let codes = found.map(|wanted| wanted.map(|topic| topic.id).map_err(|it| it.code));
+        let refused = Err(ErrorCode::InvalidRequest);
+        assert_eq!(codes, [refused, Ok(TopicId([2; 16])), refused]);
     }
 }

@@ -107,6 +107,11 @@ impl Launch {
         panic!("no free port was found in {START_TRIES} tries");
     }
 
+    /// Starts it and waits for nothing.
+    pub fn starting(&self) -> Broker {
+        self.spawn(free_ports(self.shards + 1))
+    }
+
     /// Starts it on a port, expecting that it refuses; its output, and that it failed.
     pub fn refusal_on(&self, port: u16) -> String {
         let mut broker = self.spawn(port);

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
@@ -34,6 +35,11 @@ impl AnswerPart {
             AnswerPart::Slice(slice) => usize_of(slice.length.0),
         }
     }
+}
+
+/// Whether an answer is bytes alone, so that others may be sent with it.
+pub(crate) fn is_bytes(parts: &AnswerParts) -> bool {
+    parts.iter().all(|part| matches!(part, AnswerPart::Bytes(_)))
 }
 
 /// The pieces of one answer, in order.
@@ -78,6 +84,21 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// The same reply, as an answer if that is due by now.
+    pub(crate) fn by_now(self) -> Reply {
+        match self {
+            Reply::Ready(answer) => Reply::Ready(answer),
+            Reply::Later(mut answer) => {
+                // Whoever waits for it later registers itself.
+                let mut context = Context::from_waker(Waker::noop());
+                match answer.as_mut().poll(&mut context) {
+                    Poll::Ready(answer) => Reply::Ready(answer),
+                    Poll::Pending => Reply::Later(answer),
+                }
+            }
+        }
+    }
+
     /// The answer, as soon as it is there.
     pub(crate) async fn answer(self) -> Answer {
         match self {

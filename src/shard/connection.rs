@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use bytes::BytesMut;
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::shard::answer::{self, Answer, AnswerParts, Reply, Rest};
@@ -60,6 +61,12 @@ pub(crate) struct Connection {
     in_frame: Cell<bool>,
 }
 
+/// Answers that leave with the one before them, at most.
+const JOINED_MAX: usize = 255;
+
+/// What the requests of joined answers hold.
+type Joined = SmallVec<[Held; 16]>;
+
 struct Pending {
     reply: Reply,
     // Given back when the answer has left, and the rest is over.
@@ -102,6 +109,26 @@ impl Connection {
     /// Whether a request is being worked on, as a long poll is.
     pub fn is_working(&self) -> bool {
         self.unsent.get() != 0
+    }
+
+    /// Adds the answers that follow and are due by now, as long as they are bytes alone: one plan
+    /// makes many answers due at once, and they leave in one send.
+    fn join_due(&self, parts: &mut AnswerParts) -> Joined {
+        let mut joined = Joined::new();
+        while joined.len() < JOINED_MAX {
+            let Some(Pending { reply, held }) = self.queue.borrow_mut().pop_front() else { break };
+            match reply.by_now() {
+                Reply::Ready(Answer::Parts(more)) if answer::is_bytes(&more) => {
+                    parts.extend(more);
+                    joined.push(held);
+                }
+                reply => {
+                    self.queue.borrow_mut().push_front(Pending { reply, held });
+                    break;
+                }
+            }
+        }
+        joined
     }
 
     fn give_up(&self) {
@@ -221,8 +248,14 @@ async fn answers<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection>) 
             continue;
         };
         let Pending { reply, held } = pending;
+        let mut joined = Joined::new();
         let (sent, rest) = match reply.answer().await {
-            Answer::Parts(parts) => (send(&server, &connection, parts).await, None),
+            Answer::Parts(mut parts) => {
+                if answer::is_bytes(&parts) {
+                    joined = connection.join_due(&mut parts);
+                }
+                (send(&server, &connection, parts).await, None)
+            }
             Answer::Early(parts, rest) => (send(&server, &connection, parts).await, Some(rest)),
             Answer::Nothing => (true, None),
             Answer::Close(reason) => {
@@ -240,6 +273,10 @@ async fn answers<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection>) 
             None => connection.release(held),
         }
         connection.sent();
+        for held in joined {
+            connection.release(held);
+            connection.sent();
+        }
     }
     connection.socket.shut_down();
     server.forget(&connection);

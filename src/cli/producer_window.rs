@@ -13,7 +13,8 @@ use bytes::Bytes;
 
 use super::command::CommandError;
 use crate::client::{
-    Acks, Answering, Client, ClientError, ProducerIdentity, Target, decode_produced, encode_produce,
+    Acks, Answering, Client, ClientError, ProducerIdentity, Target, decode_produced,
+    encode_produce, timestamp,
 };
 use crate::format::batch::Codec;
 use crate::format::record::{BatchBuilder, NewRecord};
@@ -149,6 +150,19 @@ impl Window {
         self.flush().await?;
         while let Some(oldest) = self.in_flight.pop_front() {
             self.settle(oldest).await?;
+        }
+        if self.place.acks == Acks::None {
+            self.delivered().await?;
+        }
+        Ok(())
+    }
+
+    /// Without acks nothing tells whether a batch has left yet, and the end of the process would
+    /// take it along. A broker answers what comes behind the batches on their connection after it
+    /// has taken them, so one question for each partition is enough.
+    async fn delivered(&self) -> Result<(), CommandError> {
+        for partition in &self.place.partitions {
+            self.client.list_offsets(&self.place.topic, *partition, timestamp::LATEST).await?;
         }
         Ok(())
     }

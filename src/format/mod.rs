@@ -12,6 +12,8 @@ pub mod kraft;
 pub mod checkpoint;
 pub mod clean_shutdown;
 pub mod id;
+
+pub mod journal;
 pub mod index;
 pub mod names;
 pub mod partition_metadata;

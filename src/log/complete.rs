@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::partition::{Cause, LogState, PartitionLog, Target};
+use super::recorded::InRecord;
 use super::segment::SealedSegment;
 use crate::disk::{DiskError, Finished, Lane, Plan, Step, StepFailure};
 use crate::units::{Offset, Timestamp};
@@ -54,7 +55,11 @@ impl PartitionLog {
             return Completed::default();
         }
         let is_given_up = in_flight.is_given_up;
+        let was_recorded = in_flight.record.is_some();
         self.in_flight = None;
+        if was_recorded {
+            self.take_back();
+        }
         let state = self.state_after(&plan.steps[failure.step], failure);
         self.not_open.extend(plan.steps.drain(failure.step..).filter_map(|step| match step {
             Step::Create { file, .. } => Some(file),
@@ -67,10 +72,23 @@ impl PartitionLog {
     }
 
     fn append_done(&mut self, plan: Plan) -> Completed {
-        let in_flight = self.in_flight.take().expect("one append plan is under way");
         self.recycle(plan);
+        let in_flight = self.in_flight.as_mut().expect("one append plan is under way");
+        match &mut in_flight.record {
+            Some(record @ InRecord::UnderWay) => {
+                *record = InRecord::Awaited;
+                return Completed::default();
+            }
+            _ => self.in_flight_done(),
+        }
+        Completed::default()
+    }
+
+    /// The append plan, and the record that covers it, if any, are over.
+    pub(super) fn in_flight_done(&mut self) {
+        let in_flight = self.in_flight.take().expect("one append plan is under way");
         if in_flight.is_given_up {
-            return Completed::default();
+            return;
         }
         let target = in_flight.target;
         self.end = target;
@@ -88,6 +106,9 @@ impl PartitionLog {
             self.synced = target;
             self.has_unsynced_name = false;
         }
+        if in_flight.record == Some(InRecord::Written) {
+            self.recorded.end = target;
+        }
         if self.state == LogState::Offline(Cause::Closed) && in_flight.is_synced {
             for segment in &mut self.sealed {
                 segment.unflushed = None;
@@ -95,13 +116,14 @@ impl PartitionLog {
             }
         }
         self.advance_ends();
-        Completed::default()
     }
 
     /// Lets `durable_end` follow what was synced, the high watermark follow the end that the tier
     /// promises, and the recovery point what was flushed with its indexes.
     pub(super) fn advance_ends(&mut self) {
-        let durable = self.durable_target();
+        let on_file = self.file_target();
+        let is_ahead = self.recorded.end.next > on_file.next;
+        let durable = if is_ahead { self.recorded.end } else { on_file };
         if durable.next > self.cursors.durable_end {
             self.cursors.set_durable_end(durable.next);
         }
@@ -115,17 +137,17 @@ impl PartitionLog {
         {
             self.readable = shown;
         }
-        let flushed =
-            self.unflushed().next().map_or(self.cursors.durable_end, |segment| segment.base);
-        let point = flushed.min(self.cursors.durable_end);
+        // What only the journal holds is not durable for Kafka.
+        let flushed = self.unflushed().next().map_or(on_file.next, |segment| segment.base);
+        let point = flushed.min(on_file.next);
         if point > self.cursors.recovery_point {
             self.cursors.set_recovery_point(point);
         }
     }
 
-    /// The end of what is on the device: a sync of the active segment counts only as far as every
+    /// The end of what the log's own files have on the device: a sync of the active segment counts only as far as every
     /// segment before it is there, too.
-    fn durable_target(&self) -> Target {
+    pub(super) fn file_target(&self) -> Target {
         // What a failed plan sealed lies behind the log end.
         let is_behind =
             |segment: &&SealedSegment| !segment.is_log_durable && segment.base <= self.end.next;
@@ -181,10 +203,16 @@ impl PartitionLog {
         self.active.discard_pending();
         self.cursors.set_next(self.cursors.log_end);
         if self.retry.take().is_some() {
-            self.in_flight = None;
+            let in_flight = self.in_flight.take();
+            if in_flight.is_some_and(|it| it.record.is_some()) {
+                self.take_back();
+            }
         }
         if let Some(in_flight) = &mut self.in_flight {
             in_flight.is_given_up = true;
+            if in_flight.record.is_some() {
+                self.take_back();
+            }
         }
         state
     }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::complete::Completed;
-use super::partition::{Cause, FileName, LogState, PartitionLog};
+use super::partition::{Cause, FileName, LogState, PartitionLog, Target};
 use super::retention::{self, FutureTimestamp, RetentionView, SegmentInfo};
 use super::segment::{Extras, SealedSegment, SegmentFiles};
 use crate::disk::plan::{Parts, Steps};
@@ -51,6 +51,8 @@ pub enum AdvanceError {
 enum Job {
     /// Syncs the sealed segment with this base, its indexes and the directory.
     Flush(Offset),
+    /// Syncs what only the commit journal holds so far: up to this end.
+    Settle(Target),
     /// Writes `leader-epoch-checkpoint`.
     Epochs,
     /// Renames the files of a deleted segment.
@@ -80,11 +82,22 @@ pub(super) struct Housekeeping {
     renamed: VecDeque<Doomed>,
     to_close: Vec<FileId>,
     not_before: Option<Timestamp>,
+    /// Whether the journal wants its space back.
+    pub wants_settle: bool,
 }
 
 impl Housekeeping {
     pub fn is_in_flight(&self) -> bool {
         self.job.is_some()
+    }
+
+    pub fn is_settling(&self) -> bool {
+        self.wants_settle || matches!(self.job, Some(Job::Settle(_)))
+    }
+
+    /// The end below which the segments lie that a retention pass took and that are whole.
+    pub fn deleted_below(&self) -> Option<Offset> {
+        self.deleted.iter().take_while(|it| it.is_settled).last().map(|it| it.next_base)
     }
 
     /// Files of deleted segments that are still open.
@@ -172,6 +185,9 @@ impl PartitionLog {
     /// The next plan of the lane; `None` while one is under way and while nothing is due.
     pub fn housekeeping(&mut self, now: Timestamp) -> Option<Plan> {
         let is_offline = matches!(self.state, LogState::Offline(_));
+        if is_offline && self.can_settle() && !self.housekeeping.is_in_flight() {
+            return self.settle_plan();
+        }
         let is_early = self.housekeeping.not_before.is_some_and(|it| now < it);
         if is_offline || is_early || self.housekeeping.is_in_flight() {
             return None;
@@ -184,17 +200,18 @@ impl PartitionLog {
     /// When [`PartitionLog::housekeeping`], or [`PartitionLog::plan`] for a sync, wants to be
     /// called again; a time in the past means now.
     pub fn next_due(&self) -> Option<Timestamp> {
-        if matches!(self.state, LogState::Offline(_)) {
-            return None;
-        }
         let housekeeping = &self.housekeeping;
+        if matches!(self.state, LogState::Offline(_)) {
+            return (housekeeping.wants_settle && self.can_settle()).then_some(Timestamp(0));
+        }
         let has_work = housekeeping.has_new_epochs
+            || housekeeping.wants_settle
             || !housekeeping.to_close.is_empty()
             || self.unflushed().any(SealedSegment::wants_flush)
-            || housekeeping.deleted.front().is_some_and(|segment| segment.is_settled);
+            || self.may_rename();
         let at_once = has_work.then_some(housekeeping.not_before.unwrap_or(Timestamp(0)));
         let unlink = housekeeping.renamed.front().map(|doomed| doomed.unlink_at);
-        let is_unsynced = self.cursors.next > self.synced.next;
+        let is_unsynced = self.cursors.next > self.secured();
         let flush_ms = i64::try_from(self.config.flush_ms).ok().filter(|_| is_unsynced);
         let sync = flush_ms.and_then(|ms| self.last_sync.0.checked_add(ms)).map(Timestamp);
         [at_once, unlink, sync].into_iter().flatten().min()
@@ -204,10 +221,13 @@ impl PartitionLog {
         if let Some(segment) = self.unflushed().find(|segment| segment.wants_flush()) {
             return Some((Job::Flush(segment.base), self.flush_steps(segment)));
         }
+        if let Some(settle) = self.settle_job() {
+            return Some(settle);
+        }
         if std::mem::take(&mut self.housekeeping.has_new_epochs) {
             return Some((Job::Epochs, self.epochs_steps()));
         }
-        if self.housekeeping.deleted.front().is_some_and(|segment| segment.is_settled) {
+        if self.may_rename() {
             let segment = self.housekeeping.deleted.pop_front().expect("it was just seen");
             let doomed = Doomed::new(segment, self.unlink_at(now));
             let steps = self.rename_steps(&doomed);
@@ -225,6 +245,11 @@ impl PartitionLog {
             ));
         }
         None
+    }
+
+    fn may_rename(&self) -> bool {
+        let first = self.housekeeping.deleted.front();
+        first.is_some_and(|it| it.is_settled && self.is_taken_back_below(it.next_base))
     }
 
     fn unlink_at(&self, now: Timestamp) -> Timestamp {
@@ -259,13 +284,15 @@ impl PartitionLog {
     }
 
     fn rename_steps(&self, doomed: &Doomed) -> Steps {
-        let files = doomed.files();
-        files
-            .map(|file| Step::Rename {
-                from: self.place_of(file),
-                to: self.place_of(file.with(Suffix::Deleted)),
-            })
-            .collect()
+        let renames = doomed.files().map(|file| Step::Rename {
+            from: self.place_of(file),
+            to: self.place_of(file.with(Suffix::Deleted)),
+        });
+        // The name of the segment that stays comes before those that go: a power cut between them
+        // would otherwise leave no segment, and nothing that says where the log goes on.
+        let directory = self.directory.clone();
+        let first = self.has_unsynced_name.then_some(Step::SyncDirectory { directory });
+        first.into_iter().chain(renames).collect()
     }
 
     fn unlink_steps(&self, doomed: &Doomed) -> Steps {
@@ -292,11 +319,15 @@ impl PartitionLog {
         match (job, result) {
             (job, Err(failure)) if failure.error == DiskError::NoSpace => {
                 self.housekeeping.not_before = Some(Timestamp(now.0.saturating_add(RETRY_MS)));
-                let is_sync = matches!(plan.steps[failure.step], Step::Sync { .. });
+                let step = &plan.steps[failure.step];
+                let is_sync = matches!(step, Step::Sync { .. } | Step::SyncDirectory { .. });
                 if is_sync || !self.housekeeping.again(job) {
                     let (file, error) = (FileName::Other, failure.error);
-                    let state = LogState::Offline(Cause::Write { file, error });
-                    completed.stopped = Some(self.stop(state));
+                    let cause = match is_sync {
+                        true => Cause::Sync { file, error },
+                        false => Cause::Write { file, error },
+                    };
+                    completed.stopped = Some(self.stop(LogState::Offline(cause)));
                 }
             }
             (_, Err(failure)) => {
@@ -307,10 +338,26 @@ impl PartitionLog {
                 self.flushed(base);
                 completed.sealed.push(base);
             }
+            (Job::Settle(target), Ok(())) => self.settled(target),
             (Job::Rename(doomed), Ok(())) => self.housekeeping.renamed.push_back(doomed),
             (Job::Epochs | Job::Unlink | Job::Close, Ok(())) => {}
         }
         completed
+    }
+
+    fn settle_plan(&mut self) -> Option<Plan> {
+        let (job, steps) = self.settle_job()?;
+        self.housekeeping.job = Some(job);
+        Some(Plan { tag: self.tag(Lane::Housekeeping, 0), steps })
+    }
+
+    fn settle_job(&mut self) -> Option<(Job, Steps)> {
+        if !self.housekeeping.wants_settle {
+            return None;
+        }
+        self.housekeeping.wants_settle = false;
+        let (target, steps) = self.settle_steps();
+        (!steps.is_empty()).then_some((Job::Settle(target), steps))
     }
 
     fn flushed(&mut self, base: Offset) {
@@ -334,6 +381,7 @@ impl Housekeeping {
         match job {
             Job::Epochs => self.has_new_epochs = true,
             Job::Flush(_) => {}
+            Job::Settle(_) => self.wants_settle = true,
             Job::Rename(_) | Job::Unlink | Job::Close => return false,
         }
         true

@@ -10,6 +10,7 @@ use super::housekeeping::{Housekeeping, place_of_directory};
 use super::locate::Notes;
 use super::partition::{Cause, InFlight, LogSpec, LogState, PartitionLog, Target};
 use super::producers::Producers;
+use super::recorded::Recorded;
 use super::roll;
 use super::segment::{ActiveSegment, Beginning, Planner, SealedSegment, SegmentFiles};
 use crate::disk::plan::{Parts, Steps};
@@ -198,6 +199,7 @@ impl PartitionLog {
             epochs: parts.epochs,
             housekeeping: Housekeeping::default(),
             notes: Notes::default(),
+            recorded: Recorded::new(end),
             scratch: BytesMut::new(),
             spare: Parts::new(),
         }

@@ -20,6 +20,10 @@ mod segment;
 
 mod roll;
 
+mod recorded;
+
+pub mod journal;
+
 pub mod partition;
 
 pub mod append;

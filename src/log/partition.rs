@@ -13,6 +13,7 @@ use super::error::AppendError;
 use super::housekeeping::Housekeeping;
 use super::locate::Notes;
 use super::producers::Producers;
+use super::recorded::{InRecord, Recorded};
 use super::retention::SegmentInfo;
 use super::roll;
 use super::segment::{ActiveSegment, Beginning, Largest, SealedSegment, SegmentFiles};
@@ -109,6 +110,8 @@ pub(super) struct Target {
 pub(super) struct InFlight {
     pub target: Target,
     pub is_synced: bool,
+    /// Set when a record of the commit journal makes it durable: it is over when both are.
+    pub record: Option<InRecord>,
     /// How often it was already submitted in vain.
     pub tries: u32,
     /// Whether the log went out of service meanwhile: its success doesn't count.
@@ -151,6 +154,7 @@ pub struct PartitionLog {
     pub(super) epochs: LeaderEpochs,
     pub(super) housekeeping: Housekeeping,
     pub(super) notes: Notes,
+    pub(super) recorded: Recorded,
     pub(super) scratch: BytesMut,
     pub(super) spare: Parts,
 }

@@ -8,7 +8,7 @@ use crate::units::{Offset, Position, Timestamp};
 
 /// How many segments one plan may seal; further ones go with the next plan, so that its length
 /// stays bounded.
-const SEALS_PER_PLAN_MAX: usize = 4;
+pub(super) const SEALS_PER_PLAN_MAX: usize = 4;
 
 impl PartitionLog {
     /// The next plan for the active segment: what was staged since the last one, and a sync when
@@ -33,7 +33,7 @@ impl PartitionLog {
 
     /// `flush.messages` and `flush.ms`, counted from the last sync.
     fn is_sync_due(&self, now: Timestamp) -> bool {
-        let unsynced = self.cursors.next - self.synced.next;
+        let unsynced = self.cursors.next - self.secured();
         if unsynced == 0 {
             return false;
         }
@@ -42,7 +42,16 @@ impl PartitionLog {
     }
 
     fn plan_staged(&mut self, now: Timestamp) -> Plan {
-        let (is_synced, end) = (self.is_sync_due(now), self.active_target());
+        let is_synced = self.is_sync_due(now);
+        if is_synced {
+            self.last_sync = now;
+        }
+        self.plan_steps(is_synced)
+    }
+
+    /// Everything staged, as far as one plan takes it.
+    pub(super) fn plan_steps(&mut self, is_synced: bool) -> Plan {
+        let end = self.active_target();
         let mut planner = Planner {
             directory: &self.directory,
             steps: Steps::new(),
@@ -81,9 +90,6 @@ impl PartitionLog {
             steps.push(Step::SyncDirectory { directory: self.directory.clone() });
         }
         self.has_unsynced_name |= has_unsynced_name;
-        if is_synced {
-            self.last_sync = now;
-        }
         self.in_flight = Some(InFlight::new(target, is_synced));
         Plan { tag: self.tag(Lane::Append, 0), steps }
     }
@@ -102,7 +108,7 @@ impl PartitionLog {
 
 impl InFlight {
     pub(super) fn new(target: Target, is_synced: bool) -> InFlight {
-        InFlight { target, is_synced, tries: 0, is_given_up: false }
+        InFlight { target, is_synced, record: None, tries: 0, is_given_up: false }
     }
 }
 

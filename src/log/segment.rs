@@ -243,6 +243,11 @@ impl ActiveSegment {
             || [self.log, self.offset_index, self.time_index].contains(&Presence::Wanted)
     }
 
+    /// What no plan has taken yet: segment, position of the first batch, batches.
+    pub fn staged(&self) -> Option<(Offset, Position, &Parts)> {
+        (!self.pending.is_empty()).then_some((self.base, self.pending_at, &self.pending))
+    }
+
     /// Moves what is pending into steps, and says whether a name was made.
     pub fn take_steps(&mut self, out: &mut Planner<'_>) {
         self.log_steps(out);

@@ -104,6 +104,7 @@ impl PartitionLog {
     ) -> Result<RecoveryReport, OpenError> {
         assert!(matches!(self.state, LogState::ReadOnly(_)), "there is nothing to resume");
         assert!(!self.is_in_flight(), "a plan is still under way");
+        assert!(!self.awaits_void(), "the journal would bring back what failed");
         let cursors = self.cursors;
         let how = Opening {
             clean: false,
@@ -120,6 +121,7 @@ impl PartitionLog {
             let steps = crate::disk::plan::Steps::from_iter([Step::Close { file }]);
             disk.run(crate::disk::Plan { tag, steps });
         }
+        self.inherit_record(&before);
         self.epochs = before.epochs;
         self.epochs.truncate_from_end(self.cursors.log_end);
         self.become_leader(before.leader_epoch, now);

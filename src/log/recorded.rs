@@ -1,0 +1,268 @@
+//! What a log has to do with the commit journal of its shard.
+//!
+//! A small plan is made durable by a record of the journal instead of a sync of its own file: its
+//! batches stand in the record as they stand in `.log`. The files follow when the journal wants its
+//! space back ([`PartitionLog::settle`]). Two things must reach the journal before they happen,
+//! since a replay knows the files by name and position only:
+//!
+//! - Offsets that a failed plan had are given again only after its data was taken back.
+//! - The name of a segment goes only after the data that live records have of it was taken back.
+
+use smallvec::SmallVec;
+
+use super::complete::Completed;
+use super::journal::OpenRecord;
+use super::partition::{Cause, LogState, PartitionLog, Target};
+use super::planning::SEALS_PER_PLAN_MAX;
+use super::segment::ActiveSegment;
+use crate::disk::plan::Steps;
+use crate::disk::{FileId, Plan, Step};
+use crate::format::journal::{Data, ENTRY_HEADER_BYTES, PartitionName, Void};
+use crate::format::names::PartitionDirectory;
+use crate::units::{Offset, PartitionId, Position};
+
+/// How far the record is that covers the append plan under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum InRecord {
+    /// Neither the plan nor the record is over.
+    UnderWay,
+    /// The plan is over.
+    Awaited,
+    /// The record is durable.
+    Written,
+    /// The record could not be written.
+    Lost,
+}
+
+/// What a log knows of the journal.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    /// Newest end that a durable record covers; everything before it is durable, too.
+    pub end: Target,
+    /// Sequence of the newest record that has data of this log.
+    last: Option<u64>,
+    /// First record that a replay would look at.
+    tail: u64,
+    /// Data at this offset or beyond is to be taken back before the offset is given again.
+    above: Option<Offset>,
+    /// Data below this offset was taken back.
+    below: Offset,
+    /// What the record under way takes back: from, below.
+    asked: Option<(Option<Offset>, Offset)>,
+}
+
+impl Recorded {
+    /// Of a log whose records all stand in its files.
+    pub fn new(end: Target) -> Recorded {
+        let below = Offset(0);
+        Recorded { end, last: None, tail: 0, above: None, below, asked: None }
+    }
+
+    /// Whether a replay would come upon data of this log.
+    fn is_live(&self) -> bool {
+        self.last.is_some_and(|last| self.tail <= last)
+    }
+}
+
+impl PartitionLog {
+    /// Bytes that the next plan would take in a record; `None` when it can't be made durable that
+    /// way: nothing is staged, another plan comes first, the tier doesn't ask for it, or something
+    /// before it isn't durable.
+    pub fn recordable_bytes(&self) -> Option<usize> {
+        let is_ready = self.state == LogState::Serving
+            && self.retry.is_none()
+            && self.in_flight.is_none()
+            && self.is_device_tier()
+            && self.sealing.len() <= SEALS_PER_PLAN_MAX
+            && self.cursors.durable_end == self.cursors.log_end;
+        if !is_ready || self.partition_name().is_none() {
+            return None;
+        }
+        let pieces = self.staged().map(|(_, _, parts)| {
+            ENTRY_HEADER_BYTES + parts.iter().map(bytes::Bytes::len).sum::<usize>()
+        });
+        let bytes: usize = pieces.sum();
+        (0 < bytes).then_some(bytes)
+    }
+
+    /// As [`PartitionLog::plan`], for a plan that `record` makes durable: the batches are copied to
+    /// it, and the plan has no sync. It is over when [`PartitionLog::record_over`] was called, too.
+    ///
+    /// # Panics
+    /// When there is nothing recordable, and when the record has no room for it.
+    pub fn plan_recorded(&mut self, record: &mut OpenRecord<'_>) -> Plan {
+        assert!(self.recordable_bytes().is_some(), "there is something to record");
+        let name = self.partition_name().expect("checked before");
+        for (segment, at, parts) in self.staged() {
+            let first = first_offset(&parts[0]);
+            let data = Data { name, epoch: self.leader_epoch, first, segment, at, bytes: &[] };
+            record.data(data, parts.iter().map(|part| &part[..]));
+        }
+        let plan = self.plan_steps(false);
+        let in_flight = self.in_flight.as_mut().expect("it was just planned");
+        in_flight.record = Some(InRecord::UnderWay);
+        self.recorded.last = Some(record.sequence());
+        plan
+    }
+
+    /// The record that covers the plan under way is over; with `is_durable`, it is on the device.
+    pub fn record_over(&mut self, is_durable: bool) -> Completed {
+        let before = self.cursors.high_watermark;
+        let Some(in_flight) = &mut self.in_flight else { return Completed::default() };
+        let Some(record) = &mut in_flight.record else { return Completed::default() };
+        let is_chain_over = *record == InRecord::Awaited;
+        *record = if is_durable { InRecord::Written } else { InRecord::Lost };
+        if is_chain_over {
+            self.in_flight_done();
+        }
+        let after = self.cursors.high_watermark;
+        let high_watermark = (after != before).then_some(after);
+        Completed { high_watermark, ..Completed::default() }
+    }
+
+    /// What is staged: segment, position, batches.
+    fn staged(&self) -> impl Iterator<Item = (Offset, Position, &crate::disk::plan::Parts)> {
+        let segments = self.sealing.iter().chain([&self.active]);
+        segments.filter_map(ActiveSegment::staged)
+    }
+
+    fn partition_name(&self) -> Option<PartitionName> {
+        let partition = partition_of(&self.directory)?;
+        Some(PartitionName { topic: self.topic_id, partition })
+    }
+
+    /// End of what the log's own files are known to have on the device.
+    pub fn on_file_end(&self) -> Offset {
+        self.file_target().next
+    }
+
+    /// End of what either the files or the journal have on the device.
+    pub(super) fn secured(&self) -> Offset {
+        self.synced.next.max(self.recorded.end.next)
+    }
+
+    /// A plan that the journal covers failed: its offsets may be given again.
+    pub(super) fn take_back(&mut self) {
+        let from = self.cursors.log_end;
+        let above = self.recorded.above.map_or(from, |above| above.min(from));
+        self.recorded.above = Some(above);
+    }
+
+    /// Says which record is the first that a replay would look at.
+    pub fn note_journal_tail(&mut self, tail: u64) {
+        self.recorded.tail = tail;
+        if !self.recorded.is_live() {
+            self.recorded.above = None;
+        }
+    }
+
+    /// What the next record should take back.
+    pub fn voids_wanted(&self) -> SmallVec<[Void; 2]> {
+        let mut voids = SmallVec::new();
+        let Some(name) = self.partition_name().filter(|_| self.recorded.is_live()) else {
+            return voids;
+        };
+        if let Some(from) = self.recorded.above {
+            voids.push(Void { name, from, below: Offset::MAX });
+        }
+        if let Some(below) = self.housekeeping.deleted_below()
+            && self.recorded.below < below
+        {
+            voids.push(Void { name, from: Offset(0), below });
+        }
+        voids
+    }
+
+    /// The record under way takes back what [`PartitionLog::voids_wanted`] says.
+    pub fn voids_under_way(&mut self) {
+        let below = self.housekeeping.deleted_below().unwrap_or(Offset(0));
+        self.recorded.asked = Some((self.recorded.above, below));
+    }
+
+    /// The record that takes back is over.
+    pub fn voids_over(&mut self, is_durable: bool) {
+        let Some((above, below)) = self.recorded.asked.take() else { return };
+        if !is_durable {
+            return;
+        }
+        self.recorded.below = self.recorded.below.max(below);
+        if self.recorded.above == above {
+            self.recorded.above = None;
+        }
+    }
+
+    /// Whether the journal still has data at offsets that [`PartitionLog::resume`] would give
+    /// again.
+    pub fn awaits_void(&self) -> bool {
+        self.recorded.above.is_some() && self.recorded.is_live()
+    }
+
+    /// Whether a replay would put nothing into segments below `offset`.
+    pub(super) fn is_taken_back_below(&self, offset: Offset) -> bool {
+        !self.recorded.is_live() || offset <= self.recorded.below
+    }
+
+    /// Has the housekeeping lane sync what only the journal holds.
+    pub fn settle(&mut self) {
+        self.housekeeping.wants_settle = true;
+    }
+
+    /// Whether that is under way or will be.
+    pub fn is_settling(&self) -> bool {
+        self.housekeeping.is_settling()
+    }
+
+    /// Whether the files can be synced: not once a sync has failed, nor after the end.
+    pub fn can_settle(&self) -> bool {
+        !matches!(
+            self.state,
+            LogState::Offline(Cause::Sync { .. } | Cause::Closed | Cause::Retired)
+        )
+    }
+
+    /// Syncs every `.log` that may hold what isn't durable, and their names.
+    pub(super) fn settle_steps(&mut self) -> (Target, Steps) {
+        let is_open = |file: &FileId| !self.not_open.contains(file);
+        let sealed = self.sealed.iter().filter(|it| it.is_settled && !it.is_log_durable);
+        let files = sealed.filter_map(|it| it.unflushed.map(|files| files.log));
+        let has_bytes = self.end.segment == self.active.base && Position(0) < self.end.at;
+        let active = has_bytes.then_some(self.active.files.log);
+        let files: SmallVec<[FileId; 4]> = files.chain(active).filter(is_open).collect();
+        let mut steps: Steps = files.into_iter().map(|file| Step::Sync { file }).collect();
+        if self.has_unsynced_name {
+            steps.push(Step::SyncDirectory { directory: self.directory.clone() });
+        }
+        // A plan under way may make a name that this sync comes too early for.
+        self.has_unsynced_name &= self.in_flight.is_some();
+        (self.end, steps)
+    }
+
+    pub(super) fn settled(&mut self, target: Target) {
+        for segment in &mut self.sealed {
+            if segment.is_settled && segment.next_base <= target.segment {
+                segment.is_log_durable = true;
+            }
+        }
+        if self.synced.next < target.next {
+            self.synced = target;
+        }
+        self.advance_ends();
+    }
+
+    /// After a resume: the journal may still have data of the log.
+    pub(super) fn inherit_record(&mut self, before: &PartitionLog) {
+        let Recorded { last, tail, below, .. } = before.recorded;
+        self.recorded = Recorded { last, tail, below, ..Recorded::new(self.end) };
+    }
+}
+
+fn first_offset(batch: &[u8]) -> Offset {
+    let bytes = *batch.first_chunk().expect("a batch has a header");
+    Offset(u64::from_be_bytes(bytes))
+}
+
+/// The number of the partition that a directory belongs to.
+fn partition_of(directory: &std::path::Path) -> Option<PartitionId> {
+    let name = directory.file_name()?.to_str()?;
+    PartitionDirectory::parse(name).ok().map(|it| it.partition)
+}

@@ -46,13 +46,17 @@ pub fn is_fine(step: &Step, errno: i32) -> bool {
 }
 
 /// Whether a failed step is tried again: it had no effect (`done` bytes of it are 0), the reason
-/// passes by itself, and it isn't a sync, whose failure leaves the page cache in an unknown state.
+/// passes by itself, and it isn't a sync, whose failure leaves the page cache in an unknown state,
+/// nor a durable write, whose error may be that of its sync.
 pub fn is_retried(step: &Step, done: u64, error: DiskError, retries: u32) -> bool {
-    let is_sync = matches!(step, Step::Sync { .. } | Step::SyncDirectory { .. });
     matches!(error, DiskError::Transient(_))
         && done == 0
-        && !is_sync
+        && !syncs(step)
         && retries < TRANSIENT_RETRIES_MAX
+}
+
+fn syncs(step: &Step) -> bool {
+    matches!(step, Step::Sync { .. } | Step::SyncDirectory { .. } | Step::WriteDurable { .. })
 }
 
 /// The failure of step number `index`, of which `done` bytes were carried out.
@@ -60,8 +64,7 @@ pub fn failure(index: usize, step: &Step, done: u64, error: DiskError) -> StepFa
     let partial = match step {
         Step::Write { .. } => done != 0,
         // Some pages may have reached the device before the failure.
-        Step::Sync { .. } | Step::SyncDirectory { .. } => true,
-        _ => false,
+        _ => syncs(step),
     };
     StepFailure { step: index, partial, error }
 }

@@ -8,8 +8,12 @@
 //! - A step that had no effect and failed for a passing reason is tried again, a bounded number of
 //!   times ([`errors::is_retried`]). A failed sync never is.
 //! - A step on a file that isn't open fails with `EBADF`.
+//! - A durable write goes straight to the device and is over when it is there. It is as final as a
+//!   sync: what a failed one left on the device is unknown, and it is never tried again.
 
 pub mod plan;
+
+pub mod aligned;
 
 pub mod errors;
 
@@ -21,6 +25,7 @@ pub mod sim;
 
 pub mod lock;
 
+pub use aligned::{Aligned, BLOCK_BYTES};
 pub use plan::{
     Disk, DiskError, FileId, Finished, Lane, Listed, Place, Plan, PlanTag, Step, StepFailure,
 };

@@ -13,15 +13,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use smallvec::SmallVec;
 
+use crate::disk::aligned::{check_alignment, whole_blocks};
 use crate::disk::errors;
 use crate::disk::faults::{FaultHook, SyncFault, WriteFault};
 use crate::disk::plan::{
     Disk, DiskError, FileId, Finished, Listed, Parts, Place, Plan, Step, StepFailure,
 };
-use crate::units::{ByteCount, Position, u64_of, usize_of};
+use crate::units::{ByteCount, Position, byte_count, u64_of, usize_of};
 
 /// Most buffers that one `pwritev` takes (`IOV_MAX`).
 pub const WRITE_PARTS_MAX: usize = 1024;
@@ -119,34 +120,39 @@ impl PlainDisk {
 
     /// One step, after the fault hook was asked about it.
     fn guarded(&mut self, step: &mut Step, resumed: bool) -> After {
-        let Some(faults) = self.faults.as_ref().filter(|_| !resumed) else {
-            return self.step(step);
-        };
-        match step {
-            Step::Write { .. } => match faults.before_write() {
-                WriteFault::None => self.step(step),
-                WriteFault::Short { bytes, errno } => self.short_write(step, bytes, errno),
-            },
-            Step::Sync { .. } => match faults.before_sync() {
-                SyncFault::None => self.step(step),
-                SyncFault::Hold => After::Park,
-                SyncFault::Fail(errno) => After::Fail { done: 0, error: errors::classify(errno) },
-                SyncFault::Delay(by) => {
-                    std::thread::sleep(by);
-                    self.step(step)
+        let Some(faults) = self.faults.clone() else { return self.step(step) };
+        let syncs = matches!(step, Step::Sync { .. } | Step::WriteDurable { .. });
+        if syncs && !resumed {
+            match faults.before_sync() {
+                SyncFault::None => {}
+                SyncFault::Hold => return After::Park,
+                SyncFault::Fail(errno) => {
+                    return After::Fail { done: 0, error: errors::classify(errno) };
                 }
-            },
-            _ => self.step(step),
+                SyncFault::Delay(by) => std::thread::sleep(by),
+            }
+        }
+        let writes = matches!(step, Step::Write { .. } | Step::WriteDurable { .. });
+        match if writes { faults.before_write() } else { WriteFault::None } {
+            WriteFault::None => self.step(step),
+            WriteFault::Short { bytes, errno } => self.short_write(step, bytes, errno),
         }
     }
 
+    /// Writes `bytes_max` bytes at most, and then fails.
     fn short_write(&mut self, step: &Step, bytes_max: u64, errno: i32) -> After {
-        let Step::Write { file, at, parts } = step else { unreachable!("only writes are cut") };
-        match self.write(*file, *at, parts, bytes_max) {
-            Ok(()) => After::Fail {
-                done: bytes_max.min(parts_bytes(parts)),
-                error: errors::classify(errno),
-            },
+        let (written, bytes) = match step {
+            Step::Write { file, at, parts } => {
+                (self.write(*file, *at, parts, bytes_max), parts_bytes(parts).min(bytes_max))
+            }
+            Step::WriteDurable { file, at, buffer } => {
+                let bytes = whole_blocks(bytes_max.min(u64_of(buffer.length())));
+                (self.write_durable((*file, *at), &buffer.bytes()[..usize_of(bytes)]), bytes)
+            }
+            _ => unreachable!("only writes are cut"),
+        };
+        match written {
+            Ok(()) => After::Fail { done: bytes, error: errors::classify(errno) },
             Err((done, error)) => After::Fail { done, error },
         }
     }
@@ -168,6 +174,9 @@ impl PlainDisk {
     fn attempt(&mut self, step: &mut Step) -> Result<(), (u64, DiskError)> {
         match step {
             Step::Write { file, at, parts } => self.write(*file, *at, parts, u64::MAX),
+            Step::WriteDurable { file, at, buffer } => {
+                self.write_durable((*file, *at), buffer.bytes())
+            }
             Step::Read { file, at, bytes } => self.read(*file, *at, bytes),
             _ => self.attempt_whole(step).map_err(|error| (0, error)),
         }
@@ -178,6 +187,7 @@ impl PlainDisk {
         match step {
             Step::Create { file, place } => self.open(*file, place, OFlags::CREATE),
             Step::Open { file, place } => self.open(*file, place, OFlags::empty()),
+            Step::OpenDirect { file, place } => self.open(*file, place, OFlags::DIRECT),
             Step::Close { file } => self.close(*file),
             Step::Allocate { file, length } | Step::Truncate { file, length } => {
                 outcome(step, rustix::fs::ftruncate(self.file(*file)?, length.0))
@@ -192,7 +202,9 @@ impl PlainDisk {
             Step::Remove { place } => outcome(step, rustix::fs::unlink(path_of(place))),
             Step::RemoveDirectory { place } => outcome(step, rustix::fs::rmdir(path_of(place))),
             Step::SyncDirectory { directory } => outcome(step, sync_directory(directory)),
-            Step::Write { .. } | Step::Read { .. } => unreachable!("these may be done in part"),
+            Step::Write { .. } | Step::WriteDurable { .. } | Step::Read { .. } => {
+                unreachable!("these may be done in part")
+            }
         }
     }
 
@@ -235,6 +247,36 @@ impl PlainDisk {
                 // Bytes were written before, so the step as a whole can't be tried again.
                 Err(Errno::INTR) if done != 0 => {}
                 Err(errno) => return Err((done, errors::classify(errno.raw_os_error()))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Overwrites `bytes` at a place, durably. A short write goes on at the last whole block, which
+    /// direct I/O can only write as a whole; an error ends it, whatever was written before.
+    fn write_durable(
+        &self,
+        (file, at): (FileId, Position),
+        bytes: &[u8],
+    ) -> Result<(), (u64, DiskError)> {
+        let descriptor = self.file(file).map_err(|error| (0, error))?;
+        check_alignment(at).map_err(|error| (0, error))?;
+        let (mut done, mut stalls) = (0, 0);
+        while done < bytes.len() {
+            let from = (at + byte_count(done)).0;
+            let rest = [IoSlice::new(&bytes[done..])];
+            match rustix::io::pwritev2(descriptor, &rest, from, ReadWriteFlags::DSYNC) {
+                Ok(written) => {
+                    let blocks = usize_of(whole_blocks(u64_of(written)));
+                    done += blocks;
+                    stalls += u32::from(blocks == 0);
+                }
+                Err(errno) => {
+                    return Err((u64_of(done), errors::classify(errno.raw_os_error())));
+                }
+            }
+            if errors::TRANSIENT_RETRIES_MAX < stalls {
+                return Err((u64_of(done), errors::input_output()));
             }
         }
         Ok(())

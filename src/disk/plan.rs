@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
+use crate::disk::aligned::Aligned;
 use crate::units::{ByteCount, Position};
 
 /// A file that a disk knows by number; the log never sees a descriptor.
@@ -55,6 +56,15 @@ pub enum Step {
         /// Where.
         place: Place,
     },
+    /// Opens an existing file for direct reading and writing (`O_RDWR | O_DIRECT`, open(2)): past
+    /// the page cache, in whole blocks only. A file system that has no direct I/O refuses with
+    /// `EINVAL`, which comes as [`DiskError::Io`]`(22)`.
+    OpenDirect {
+        /// The number that the file is known by from here on.
+        file: FileId,
+        /// Where.
+        place: Place,
+    },
     /// Extends a file to `length` bytes without writing: the tail is a hole that reads as zeros.
     Allocate {
         /// Which file.
@@ -70,6 +80,24 @@ pub enum Step {
         at: Position,
         /// What to write; slices of received frames, never copied.
         parts: Parts,
+    },
+    /// Overwrites [`Aligned::bytes`] from `at` on, and is over when they are durable (`RWF_DSYNC`,
+    /// pwritev2(2)): one request instead of a write and a sync. Meant for a file of
+    /// [`Step::OpenDirect`], inside its length, and for bytes that were written before: then no
+    /// metadata changes.
+    ///
+    /// A power failure leaves each sector of it old or new. So does a failure of the step, whose
+    /// error may come from the write or from the sync behind it: it always counts as partial, and
+    /// is never tried again. An `at` between blocks is refused with `EINVAL`.
+    WriteDurable {
+        /// Which file.
+        file: FileId,
+        /// Position of the first byte, a multiple of [`BLOCK_BYTES`].
+        ///
+        /// [`BLOCK_BYTES`]: crate::disk::BLOCK_BYTES
+        at: Position,
+        /// What to write; comes home in the finished plan.
+        buffer: Box<Aligned>,
     },
     /// Fills `bytes` (its length says how much) from `at` on. The end of the file before that is a
     /// failure.
@@ -230,6 +258,13 @@ pub trait Disk {
     /// Returns a plan that is over, in any order. With `wait`, blocks until one of those under way
     /// is over; `None` then means that none is.
     fn reap(&mut self, wait: bool) -> Option<Finished>;
+
+    /// Gives a buffer of [`Step::WriteDurable`] to the disk's kernel interface, once, so that the
+    /// kernel need not pin its pages for each write. Only this disk may then write from it. Where
+    /// there is nothing to gain, or the kernel refuses, the buffer works as it is.
+    fn register(&mut self, buffer: &mut Aligned) {
+        let _ = buffer;
+    }
 
     /// The entries of a directory, sorted by name. Blocks; for start-up and tools.
     ///

@@ -1,6 +1,4 @@
-//! From the steps of a plan to a chain of linked entries, and from completions to an outcome.
-//!
-//! Nothing here enters the kernel: [`build`] makes entries, [`judge`] reads results.
+//! From the steps of a plan to a chain of linked entries. Nothing here enters the kernel.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -8,13 +6,13 @@ use std::path::Path;
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
-use rustix::io::Errno;
 
 use crate::disk::errors;
 use crate::disk::faults::{FaultHook, SyncFault, WriteFault};
 use crate::disk::plain::{DIRECTORY_MODE, FILE_MODE, WRITE_PARTS_MAX, parts_bytes, path_of};
 use crate::disk::plan::Parts;
-use crate::disk::{FileId, Place, Step, StepFailure};
+use crate::disk::{FileId, Place, Step};
+use crate::ring::durable::{Buffers, push_durable};
 use crate::ring::files::{FileSlot, FileTable};
 use crate::ring::links::Links;
 use crate::ring::setup::FileMode;
@@ -22,7 +20,7 @@ use crate::ring::slots::{Detour, Member, Slot, Ticket};
 use crate::units::{ByteCount, u64_of, usize_of};
 
 /// Bytes that one entry moves at most; the kernel cuts at 2 GiB less a page.
-const ENTRY_BYTES_MAX: u64 = 1 << 30;
+pub(super) const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
 /// Entries that one step makes at most: open, sync and close of a directory.
 pub(crate) const STEP_ENTRIES_MAX: usize = 3;
@@ -35,6 +33,8 @@ pub(crate) struct Means<'a> {
     /// The table slot for directories that the plan syncs.
     pub(crate) scratch: FileSlot,
     pub(crate) faults: Option<&'a FaultHook>,
+    /// The buffers that durable writes need not pin.
+    pub(crate) buffers: &'a Buffers,
     /// Entries that a chain may have; at least [`STEP_ENTRIES_MAX`].
     pub(crate) entries_max: usize,
 }
@@ -126,7 +126,8 @@ fn ask(slot: &mut Slot, step: usize, faults: &FaultHook) -> Option<Detour> {
                 None
             }
         },
-        Step::Sync { .. } => match faults.before_sync() {
+        // A durable write is a sync first: its bytes are asked about when it is let go.
+        Step::Sync { .. } | Step::WriteDurable { .. } => match faults.before_sync() {
             SyncFault::None => None,
             SyncFault::Hold => Some(Detour::Hold),
             SyncFault::Delay(by) => Some(Detour::Delay(by)),
@@ -141,6 +142,7 @@ fn sets_table_or_length(step: &Step) -> bool {
         step,
         Step::Create { .. }
             | Step::Open { .. }
+            | Step::OpenDirect { .. }
             | Step::Close { .. }
             | Step::Allocate { .. }
             | Step::Truncate { .. }
@@ -156,6 +158,7 @@ fn push(
 ) -> Result<bool, Detour> {
     match &slot.plan.steps[step] {
         Step::Write { .. } => return push_write(slot, step, means, entries),
+        Step::WriteDurable { .. } => return push_durable(slot, step, means, entries),
         Step::Read { .. } => return push_read(slot, step, means, entries),
         Step::SyncDirectory { .. } => {
             push_sync_directory(slot, step, means.scratch, entries);
@@ -180,6 +183,9 @@ fn whole_entry(
     Ok(match &slot.plan.steps[step] {
         Step::Create { file, place } => open_entry((*file, place), libc::O_CREAT, paths, means)?,
         Step::Open { file, place } => open_entry((*file, place), 0, paths, means)?,
+        Step::OpenDirect { file, place } => {
+            open_entry((*file, place), libc::O_DIRECT, paths, means)?
+        }
         Step::Allocate { file, length } | Step::Truncate { file, length } => {
             let fixed = fixed(*file, means)?;
             (opcode::Ftruncate::new(types::Fixed(fixed), length.0).build(), Some(fixed))
@@ -209,9 +215,10 @@ fn whole_entry(
             let path = keep(paths, &path_of(place));
             (opcode::UnlinkAt::new(CWD, path).flags(libc::AT_REMOVEDIR).build(), None)
         }
-        Step::Write { .. } | Step::Read { .. } | Step::SyncDirectory { .. } => {
-            unreachable!("these have functions of their own")
-        }
+        Step::Write { .. }
+        | Step::WriteDurable { .. }
+        | Step::Read { .. }
+        | Step::SyncDirectory { .. } => unreachable!("these have functions of their own"),
     })
 }
 
@@ -311,17 +318,17 @@ fn push_sync_directory(slot: &mut Slot, step: usize, fixed: FileSlot, entries: &
     }
 }
 
-fn fixed(file: FileId, means: &Means<'_>) -> Result<FileSlot, Detour> {
+pub(super) fn fixed(file: FileId, means: &Means<'_>) -> Result<FileSlot, Detour> {
     means.files.slot_of(file).ok_or(Detour::Fail(errors::not_open()))
 }
 
-fn pin(files: &mut FileTable, slot: Option<FileSlot>) {
+pub(super) fn pin(files: &mut FileTable, slot: Option<FileSlot>) {
     if let Some(slot) = slot {
         files.pin(slot);
     }
 }
 
-fn done_of(slot: &Slot, step: usize) -> u64 {
+pub(super) fn done_of(slot: &Slot, step: usize) -> u64 {
     if slot.progress.step == step { slot.progress.done } else { 0 }
 }
 
@@ -372,98 +379,6 @@ fn vectors_from(
     (from, bytes - u64_of(left))
 }
 
-/// What follows from the completions of a whole chain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    /// The plan goes on from the slot's progress.
-    Again,
-    /// It is over.
-    Over(Result<(), StepFailure>),
-}
-
-/// Judges a chain whose completions are all in. Moves the slot's progress.
-pub(crate) fn judge(slot: &mut Slot) -> Verdict {
-    for index in 0..slot.members.len() {
-        let member = slot.members[index];
-        let result = member.result.expect("all completions are in");
-        let step = &slot.plan.steps[member.step];
-        match u32::try_from(result) {
-            Err(_) if errors::is_fine(step, -result) => advance(slot),
-            Err(_) => {
-                assert_rest_is_canceled(slot, index);
-                return failed(slot, cause(slot, index));
-            }
-            Ok(_) if member.wanted.is_none_or(|wanted| wanted == 0) => {
-                if member.ends_step {
-                    advance(slot);
-                }
-            }
-            Ok(0) => {
-                assert_rest_is_canceled(slot, index);
-                return ended(slot);
-            }
-            Ok(bytes) => {
-                slot.progress.done += u64::from(bytes);
-                if let Some((_, _, errno)) = slot.cut.filter(|(step, ..)| *step == member.step) {
-                    return failed(slot, errno);
-                }
-                if !member.ends_step || Some(u64::from(bytes)) != member.wanted {
-                    assert_rest_is_canceled(slot, index);
-                    return Verdict::Again;
-                }
-                advance(slot);
-            }
-        }
-    }
-    if slot.progress.step < slot.plan.steps.len() { Verdict::Again } else { Verdict::Over(Ok(())) }
-}
-
-/// The promise of a plan, checked: nothing behind a failure ran. Other members of the same step are
-/// the closing of a directory whose sync failed.
-fn assert_rest_is_canceled(slot: &Slot, index: usize) {
-    let canceled = Some(-Errno::CANCELED.raw_os_error());
-    let failed = slot.members[index];
-    for member in slot.members[index + 1..].iter().filter(|it| it.step != failed.step) {
-        let is_culprit = member.result != canceled && failed.result == canceled;
-        assert!(member.result == canceled || is_culprit, "{member:?} ran behind {failed:?}");
-    }
-}
-
-fn advance(slot: &mut Slot) {
-    slot.progress.step += 1;
-    slot.progress.done = 0;
-}
-
-/// A write or read that moved nothing: the end of the file, or a device that takes no more.
-fn ended(slot: &Slot) -> Verdict {
-    let step = &slot.plan.steps[slot.progress.step];
-    let error = match step {
-        Step::Read { .. } => crate::disk::DiskError::UnexpectedEnd,
-        _ => errors::input_output(),
-    };
-    Verdict::Over(Err(errors::failure(slot.progress.step, step, slot.progress.done, error)))
-}
-
-/// The errno behind a failed member. An entry that the kernel finds fault with before the chain
-/// begins cancels all of it, those in front included; then the culprit is further back.
-fn cause(slot: &Slot, index: usize) -> i32 {
-    let canceled = -Errno::CANCELED.raw_os_error();
-    let results = slot.members[index..].iter().filter_map(|member| member.result);
-    let mut failures = results.filter(|result| *result < 0);
-    failures.find(|result| *result != canceled).map_or(-canceled, |result| -result)
-}
-
-fn failed(slot: &mut Slot, errno: i32) -> Verdict {
-    let (index, done) = (slot.progress.step, slot.progress.done);
-    let step = &slot.plan.steps[index];
-    let error = errors::classify(errno);
-    if errors::is_retried(step, done, error, slot.retries) {
-        slot.retries += 1;
-        return Verdict::Again;
-    }
-    Verdict::Over(Err(errors::failure(index, step, done, error)))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -471,8 +386,9 @@ mod tests {
     use bytes::{Bytes, BytesMut};
 
     use super::*;
-    use crate::disk::{DiskError, Lane, Plan, PlanTag};
+    use crate::disk::{Aligned, BLOCK_BYTES, DiskError, Lane, Plan, PlanTag, StepFailure};
     use crate::ring::slots::Slots;
+    use crate::ring::verdict::{Verdict, judge};
     use crate::units::Position;
 
     const FILE: FileId = FileId { owner: 1, number: 1 };
@@ -513,6 +429,7 @@ mod tests {
             links: all,
             scratch: 4,
             faults: None,
+            buffers: &Buffers::default(),
             entries_max: 8,
         };
         let slot = slots.get(0);

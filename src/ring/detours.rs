@@ -100,6 +100,10 @@ impl RingDisk {
                 let (file, place) = (*file, place.clone());
                 self.open_registered(file, &place, OFlags::empty())
             }
+            Step::OpenDirect { file, place } => {
+                let (file, place) = (*file, place.clone());
+                self.open_registered(file, &place, OFlags::DIRECT)
+            }
             Step::Close { file } => {
                 let file = *file;
                 self.close_registered(file)

@@ -11,14 +11,16 @@ use io_uring::{IoUring, opcode};
 use rustix::io::Errno;
 
 use crate::disk::plain::list_directory;
-use crate::disk::{Disk, DiskError, FileId, Finished, Listed, Plan, Step, StepFailure};
-use crate::ring::chain::{self, Means, Verdict};
+use crate::disk::{Aligned, Disk, DiskError, FileId, Finished, Listed, Plan, Step, StepFailure};
+use crate::ring::chain::{self, Means};
+use crate::ring::durable::Buffers;
 use crate::ring::error::RingError;
 use crate::ring::files::FileTable;
 use crate::ring::links::Links;
 use crate::ring::setup::{self, FileMode, Made, RingOptions, SetupFlags};
 use crate::ring::slots::{Slots, Ticket};
 use crate::ring::splice::Transfers;
+use crate::ring::verdict::{self, Verdict};
 use crate::units::{u64_of, usize_of};
 
 /// What a ring has done since it was made.
@@ -36,6 +38,10 @@ pub struct RingCounters {
     pub splices: u64,
     /// Syncs of files and of directories.
     pub syncs: u64,
+    /// Durable writes: each is one entry that carries its own sync, unless it came out short.
+    pub durable_writes: u64,
+    /// Those of them whose buffer is registered.
+    pub fixed_writes: u64,
     /// Writes and reads that moved less than wanted.
     pub short_writes: u64,
     /// Entries that were not complete when their `io_uring_enter` returned: handed to a kernel
@@ -62,6 +68,7 @@ pub struct RingDisk {
     pub(super) flags: SetupFlags,
     /// Descriptors of the table's files, when system calls open and cut them.
     pub(super) descriptors: HashMap<FileId, OwnedFd>,
+    pub(super) buffers: Buffers,
     pub(super) slots: Slots,
     /// Plans that no slot was free for, oldest first.
     pub(super) waiting: VecDeque<Plan>,
@@ -124,6 +131,7 @@ impl RingDisk {
             links,
             flags,
             descriptors: HashMap::new(),
+            buffers: Buffers::default(),
             slots: Slots::new(slots_max),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
@@ -277,7 +285,7 @@ impl RingDisk {
             _ => false,
         });
         self.counters.short_writes += u64::from(short);
-        match chain::judge(slot) {
+        match verdict::judge(slot) {
             Verdict::Again => self.continued.push_back(index),
             Verdict::Over(result) => self.finish(index, result),
         }
@@ -290,7 +298,11 @@ impl RingDisk {
         for member in &slot.members {
             let is_done = member.result.is_some_and(|result| 0 <= result);
             match &slot.plan.steps[member.step] {
-                Step::Create { file, .. } | Step::Open { file, .. } if !is_done => {
+                Step::Create { file, .. }
+                | Step::Open { file, .. }
+                | Step::OpenDirect { file, .. }
+                    if !is_done =>
+                {
                     self.files.release(*file);
                 }
                 Step::Close { file } if is_done => {
@@ -340,12 +352,13 @@ impl RingDisk {
             mode: self.mode,
             links: self.links,
             faults: self.options.faults.as_ref(),
+            buffers: &self.buffers,
             entries_max,
         };
         let built = chain::build((index, self.slots.get(index)), &mut means, &mut entries);
         match built {
             Ok(()) => {
-                self.count_chain(&entries);
+                self.count_chain(index, &entries);
                 self.in_kernel += entries.len();
                 self.push(&entries);
             }
@@ -355,9 +368,13 @@ impl RingDisk {
         self.entries = entries;
     }
 
-    fn count_chain(&mut self, entries: &[Entry]) {
-        let syncs = entries.iter().filter(|it| it.get_opcode() == u32::from(opcode::Fsync::CODE));
-        self.counters.syncs += u64_of(syncs.count());
+    fn count_chain(&mut self, index: usize, entries: &[Entry]) {
+        let count = |code: u8| {
+            u64_of(entries.iter().filter(|it| it.get_opcode() == u32::from(code)).count())
+        };
+        self.counters.syncs += count(opcode::Fsync::CODE);
+        self.counters.fixed_writes += count(opcode::WriteFixed::CODE);
+        self.counters.durable_writes += u64::from(self.slots.get(index).ends_durably());
         self.counters.chains += 1;
         self.counters.linked_sqes += u64_of(entries.len() - 1);
     }
@@ -431,6 +448,10 @@ impl Disk for RingDisk {
         }
     }
 
+    fn register(&mut self, buffer: &mut Aligned) {
+        self.register_buffer(buffer);
+    }
+
     fn list(&mut self, directory: &Path) -> Result<Vec<Listed>, DiskError> {
         list_directory(directory)
     }
@@ -460,6 +481,8 @@ impl Drop for RingDisk {
         }
         // At once, not whenever the kernel gets to it: a directory may be unmounted next.
         let _ = self.ring.submitter().unregister_files();
+        // Likewise the pinned pages. Refused when there are none.
+        let _ = self.ring.submitter().unregister_buffers();
         if let Some(faults) = &self.options.faults {
             for _ in self.held.iter().filter(|(_, until)| until.is_none()) {
                 faults.sync_goes_on();

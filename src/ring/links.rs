@@ -62,12 +62,14 @@ impl Links {
     /// Whether the entry of this step must be the last of its chain.
     pub(crate) fn ends_chain(&self, step: &Step) -> bool {
         match step {
-            Step::Create { .. } | Step::Open { .. } => !self.open,
+            Step::Create { .. } | Step::Open { .. } | Step::OpenDirect { .. } => !self.open,
             Step::Allocate { .. } | Step::Truncate { .. } => !self.truncate,
             Step::Sync { .. } => !self.sync,
             Step::Rename { .. } => !self.rename,
             Step::Close { .. } => !self.close,
             Step::Write { .. } | Step::Read { .. } => !self.short,
+            // A short count that is within a block is judged before anything follows.
+            Step::WriteDurable { .. } => true,
             // Its failure may be fine, and must then not cancel anything.
             Step::CreateDirectory { .. } | Step::Remove { .. } => true,
             Step::RemoveDirectory { .. } => true,

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use smallvec::SmallVec;
 
-use crate::disk::{DiskError, Plan};
+use crate::disk::{DiskError, Plan, Step};
 use crate::ring::files::FileSlot;
 use crate::units::u64_of;
 
@@ -25,6 +25,8 @@ pub(crate) struct Slot {
     pub(crate) retries: u32,
     /// The fault hook was asked about the steps before this one.
     pub(crate) asked: usize,
+    /// The fault hook was asked about the bytes of durable writes before this step.
+    pub(crate) asked_bytes: usize,
     /// What happens instead of a step, once that step's turn has come.
     pub(crate) detour: Option<(usize, Detour)>,
     /// The write that the fault hook cuts short, the bytes that it still writes, and the errno that
@@ -80,9 +82,16 @@ impl Slot {
             vectors,
             retries: 0,
             asked: 0,
+            asked_bytes: 0,
             detour: None,
             cut: None,
         }
+    }
+
+    /// Whether the last entry of the present chain is a durable write.
+    pub(crate) fn ends_durably(&self) -> bool {
+        let step = self.members.last().map(|member| &self.plan.steps[member.step]);
+        matches!(step, Some(Step::WriteDurable { .. }))
     }
 }
 

@@ -255,6 +255,59 @@ impl SimFiles {
         self.files[&node].cached.read(at, bytes)
     }
 
+    /// Overwrites bytes in the cached and in the durable state at once, as a direct write does.
+    pub(crate) fn write_durable(&mut self, node: Node, at: u64, bytes: &[u8]) {
+        let file = self.file_mut(node);
+        file.cached.write(at, bytes);
+        file.overtake_unsynced(at, at + u64_of(bytes.len()));
+        file.durable.write(at, bytes);
+    }
+
+    /// As [`SimFiles::write_durable`], of sectors that the seed takes. The others stay as they are,
+    /// durably; `is_seen` says whether reads see them new all the same.
+    pub(crate) fn tear_durable(
+        &mut self,
+        node: Node,
+        (at, bytes): (u64, &[u8]),
+        is_seen: bool,
+        random: &mut Random,
+    ) {
+        for (at, sector) in (at..).step_by(SECTOR_BYTES).zip(bytes.chunks(SECTOR_BYTES)) {
+            if random.one_in(2) {
+                self.write_durable(node, at, sector);
+            } else if is_seen {
+                self.file_mut(node).cached.write(at, sector);
+            }
+        }
+    }
+
+    /// The node of the file at a path, as reads find it.
+    pub(crate) fn file_at(&self, path: &Path) -> Option<Node> {
+        let parent = self.directory(path.parent()?).ok()?;
+        let name = path.file_name()?.to_string_lossy();
+        let node = self.directories[&parent].cached.get(&*name).copied()?;
+        self.files.contains_key(&node).then_some(node)
+    }
+
+    /// The bytes of a file that a power cut leaves for sure, unless unsynced ones go over them.
+    pub(crate) fn durable_bytes(&self, node: Node) -> Vec<u8> {
+        self.files[&node].durable.to_vec()
+    }
+
+    /// Flips a bit in both states; false when neither has that byte.
+    pub(crate) fn flip_bit(&mut self, node: Node, byte: u64, bit: u8) -> bool {
+        let file = self.file_mut(node);
+        let mut was_there = false;
+        for state in [&mut file.cached, &mut file.durable] {
+            let mut value = [0];
+            if state.read(byte, &mut value) {
+                state.write(byte, &[value[0] ^ (1 << bit)]);
+                was_there = true;
+            }
+        }
+        was_there
+    }
+
     pub(crate) fn sync(&mut self, node: Node) {
         let file = self.file_mut(node);
         for change in std::mem::take(&mut file.unsynced) {
@@ -329,6 +382,19 @@ impl SimFiles {
 }
 
 impl SimFile {
+    /// Makes way for a direct write of `from..to`: older unsynced writes of these bytes are void, and
+    /// older lengths below `to` are durable, with what came before them.
+    fn overtake_unsynced(&mut self, from: u64, to: u64) {
+        let is_below =
+            |change: &Change| matches!(change, Change::Resize { length } if *length < to);
+        let ahead = self.unsynced.iter().rposition(is_below).map_or(0, |index| index + 1);
+        for change in self.unsynced.drain(..ahead) {
+            change.apply(&mut self.durable);
+        }
+        let rest = std::mem::take(&mut self.unsynced);
+        self.unsynced = rest.into_iter().flat_map(|change| change.without(from, to)).collect();
+    }
+
     /// Makes an arbitrary part of the unsynced changes durable and forgets about the rest.
     fn lose_unsynced(&mut self, random: &mut Random) {
         let fate = random.below(3);
@@ -343,6 +409,19 @@ impl SimFile {
 }
 
 impl Change {
+    /// What is left of it when `from..to` is taken out.
+    fn without(self, from: u64, to: u64) -> Vec<Change> {
+        let Change::Write { at, bytes } = self else { return vec![self] };
+        let end = at + u64_of(bytes.len());
+        if to <= at || end <= from {
+            return vec![Change::Write { at, bytes }];
+        }
+        let before = &bytes[..usize_of(from.saturating_sub(at))];
+        let after = &bytes[usize_of((to - at).min(end - at))..];
+        let pieces = [(at, before), (to, after)].into_iter().filter(|(_, it)| !it.is_empty());
+        pieces.map(|(at, bytes)| Change::Write { at, bytes: bytes.to_vec() }).collect()
+    }
+
     fn apply(&self, sparse: &mut Sparse) {
         match self {
             Change::Write { at, bytes } => sparse.write(*at, bytes),

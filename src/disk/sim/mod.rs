@@ -4,6 +4,8 @@
 //! space, fails writes and syncs, and finishes plans of different owners in any order. The same
 //! seed and the same plans give the same outcome.
 
+mod durable;
+
 mod files;
 
 mod random;
@@ -222,11 +224,7 @@ impl SimDisk {
         match &mut self.steps_left {
             Some(0) => {
                 self.is_crashed = true;
-                if let Step::Write { .. } = step {
-                    // Part of it reached the cache, and what the cache holds may survive.
-                    let bytes = self.random.below(u64::from(u16::MAX));
-                    self.write(step, bytes);
-                }
+                self.cut_by_power(step);
                 return Outcome::failed(errors::input_output());
             }
             Some(left) => *left -= 1,
@@ -235,9 +233,23 @@ impl SimDisk {
         self.step(step)
     }
 
+    /// What the power's failure leaves of the step that it meets.
+    fn cut_by_power(&mut self, step: &Step) {
+        match step {
+            Step::Write { .. } => {
+                // Part of it reached the cache, and what the cache holds may survive.
+                let bytes = self.random.below(u64::from(u16::MAX));
+                self.write(step, bytes);
+            }
+            Step::WriteDurable { .. } => self.tear_durable(step),
+            _ => {}
+        }
+    }
+
     fn step(&mut self, step: &mut Step) -> Outcome {
         match step {
             Step::Write { .. } => self.faulty_write(step),
+            Step::WriteDurable { .. } => self.faulty_write_durable(step),
             Step::Sync { file } => self.faulty_sync(*file),
             Step::Read { file, at, bytes } => match self.node(*file) {
                 Ok(node) if bytes.is_empty() || self.files.read(node, at.0, bytes) => Outcome::Done,
@@ -254,7 +266,9 @@ impl SimDisk {
     fn whole_step(&mut self, step: &Step) -> Result<(), DiskError> {
         match step {
             Step::CreateDirectory { place } => self.files.create_directory(place),
-            Step::Create { file, place } | Step::Open { file, place } => {
+            Step::Create { file, place }
+            | Step::Open { file, place }
+            | Step::OpenDirect { file, place } => {
                 assert!(!self.open.contains_key(file), "a file's number is given once");
                 let node = self.files.open(place, matches!(step, Step::Create { .. }))?;
                 self.open.insert(*file, node);
@@ -274,7 +288,10 @@ impl SimDisk {
             Step::RemoveDirectory { place } => self.files.remove_directory(place),
             Step::SyncDirectory { directory } => self.files.sync_directory(directory),
             Step::Close { file } => self.open.remove(file).map(drop).ok_or_else(errors::not_open),
-            Step::Write { .. } | Step::Read { .. } | Step::Sync { .. } => {
+            Step::Write { .. }
+            | Step::WriteDurable { .. }
+            | Step::Read { .. }
+            | Step::Sync { .. } => {
                 unreachable!("these have functions of their own")
             }
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
 use uringlog::disk::faults::FaultHook;
 use uringlog::disk::sim::{SimDisk, SimOptions};
 use uringlog::disk::{Aligned, Disk, DiskError, Finished, Step, StepFailure};
@@ -217,6 +218,74 @@ fn a_held_durable_write_has_not_begun() {
         expected[..8192].fill(3);
         assert!(contents(disk, root) == expected, "{name}");
     });
+}
+
+/// One step on the same file, through the page cache or past it.
+#[derive(Clone, Debug)]
+enum Action {
+    Durable { block: u8, blocks: u8, byte: u8 },
+    Cached { at: u16, length: u16, byte: u8 },
+    Read { at: u16, length: u16 },
+    Sync,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        3 => (0_u8..12, 0_u8..5, any::<u8>())
+            .prop_map(|(block, blocks, byte)| Action::Durable { block, blocks, byte }),
+        3 => (0_u16..50_000, 0_u16..15_000, any::<u8>())
+            .prop_map(|(at, length, byte)| Action::Cached { at, length, byte }),
+        2 => (0_u16..50_000, 0_u16..15_000).prop_map(|(at, length)| Action::Read { at, length }),
+        1 => Just(Action::Sync),
+    ]
+}
+
+impl Action {
+    /// The step, through file 2 (direct) or 3.
+    fn step(&self) -> Step {
+        match *self {
+            Action::Durable { block, blocks, byte } => {
+                durable(u64::from(block) * 4096, buffer(byte, usize::from(blocks) * 4096))
+            }
+            Action::Cached { at, length, byte } => {
+                write(file(3), u64::from(at), &[&vec![byte; usize::from(length)]])
+            }
+            Action::Read { at, length } => {
+                let bytes = BytesMut::zeroed(usize::from(length));
+                Step::Read { file: file(3), at: Position(u64::from(at)), bytes }
+            }
+            Action::Sync => Step::Sync { file: file(3) },
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn both_ways_into_a_file_leave_the_same_bytes(
+        history in prop::collection::vec(prop::collection::vec(action(), 1..8), 1..6)
+    ) {
+        let mut all = Vec::new();
+        on_each(|_, _, disk, root| {
+            let open = Step::Open { file: file(3), place: place(root, "j") };
+            assert_eq!(disk.run(plan(vec![open])).result, Ok(()));
+            let run = |actions: &Vec<Action>| {
+                let finished = disk.run(plan(actions.iter().map(Action::step).collect()));
+                (finished.result, finished.plan.steps)
+            };
+            let answers: Vec<_> = history.iter().map(run).collect();
+            all.push((answers, contents(disk, root)));
+        });
+        for (name, answers) in DISKS.iter().zip(&all) {
+            prop_assert!(answers.0.iter().all(|(result, _)| result.is_ok()));
+            prop_assert!(answers == &all[0], "{}", name);
+        }
+    }
 }
 
 fn simulated(seed: u64) -> SimDisk {

@@ -499,3 +499,16 @@ fn a_ring_is_dropped_with_a_registered_write_under_way() {
     let bytes = std::fs::read(directory.path().join("f")).expect("it is there");
     assert_eq!(bytes[4096..12_288], [2; 8192]);
 }
+
+#[test]
+fn a_direct_file_that_can_not_be_opened_takes_no_place() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    for number in 1..20 {
+        let file = FileId { owner: 1, number };
+        let open = Step::OpenDirect { file, place: place(&directory, "absent") };
+        let failure = StepFailure { step: 0, partial: false, error: DiskError::NotFound };
+        assert_eq!(disk.run(plan(vec![open])).result, Err(failure));
+    }
+    assert_eq!(disk.files_open(), 0);
+}

@@ -13,6 +13,9 @@ use uringlog::disk::{Disk, DiskError, FileId, Lane, Place, Plan, PlanTag, Step, 
 use uringlog::ring::{RingDisk, RingOptions};
 use uringlog::units::{ByteCount, Position};
 
+#[path = "disks/durable.rs"]
+mod durable;
+
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 fn ring_options(faults: Option<FaultHook>) -> RingOptions {

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use uringlog::disk::faults::FaultHook;
 use uringlog::disk::{
-    Disk, DiskError, FileId, Lane, Place, Plan, PlanTag, Step, StepFailure, errors,
+    Aligned, Disk, DiskError, FileId, Lane, Place, Plan, PlanTag, Step, StepFailure, errors,
 };
 use uringlog::ring::{RingDisk, RingOptions, SendError, SendFinished};
 use uringlog::units::{ByteCount, Position};
@@ -379,4 +379,136 @@ fn dropping_a_disk_waits_for_the_kernel_and_not_for_the_hook() {
     drop(disk);
     assert_eq!(std::fs::read(directory.path().join("f")).expect("it is there"), b"abc");
     assert_eq!(hook.syncs_waiting(), 0);
+}
+
+/// Makes a file of 64 KiB, and opens it for direct writing under the number 2.
+fn direct_file(disk: &mut RingDisk, directory: &tempfile::TempDir) -> FileId {
+    let direct = FileId { owner: 1, number: 2 };
+    let finished = disk.run(plan(vec![
+        Step::Create { file: FILE, place: place(directory, "f") },
+        write(0, &[&[1; 65_536]]),
+        Step::Sync { file: FILE },
+        Step::OpenDirect { file: direct, place: place(directory, "f") },
+    ]));
+    assert_eq!(finished.result, Ok(()), "direct I/O must be possible in {directory:?} (TMPDIR)");
+    direct
+}
+
+fn filled(byte: u8) -> Box<Aligned> {
+    let mut buffer = Box::new(Aligned::new(8192));
+    buffer.set_length(8192);
+    buffer.memory_mut().fill(byte);
+    buffer
+}
+
+/// Writes it durably; returns it, and how many durable and how many fixed writes that took.
+fn write_durably(
+    disk: &mut RingDisk,
+    file: FileId,
+    buffer: Box<Aligned>,
+) -> (Box<Aligned>, (u64, u64)) {
+    let before = disk.counters();
+    let step = Step::WriteDurable { file, at: Position(4096), buffer };
+    let finished = disk.run(plan(vec![step]));
+    assert_eq!(finished.result, Ok(()));
+    let after = disk.counters();
+    assert_eq!(after.syncs, before.syncs, "the write carries its sync");
+    assert_eq!(after.sqes, before.sqes + 1);
+    let step = finished.plan.steps.into_iter().next().expect("one");
+    let Step::WriteDurable { buffer, .. } = step else { panic!("a durable write") };
+    let durable = after.durable_writes - before.durable_writes;
+    (buffer, (durable, after.fixed_writes - before.fixed_writes))
+}
+
+#[test]
+fn a_durable_write_is_one_entry_and_a_registered_one_names_its_buffer() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    let file = direct_file(&mut disk, &directory);
+    let (mut buffer, counts) = write_durably(&mut disk, file, filled(2));
+    assert_eq!(counts, (1, 0));
+    disk.register(&mut buffer);
+    assert_eq!(buffer.registration(), Some(0));
+    disk.register(&mut buffer);
+    assert_eq!(buffer.registration(), Some(0), "once is enough");
+    buffer.memory_mut().fill(3);
+    let (buffer, counts) = write_durably(&mut disk, file, buffer);
+    assert_eq!(counts, (1, 1));
+    let bytes = std::fs::read(directory.path().join("f")).expect("it is there");
+    assert_eq!(bytes[4096..12_288], [3; 8192], "what the buffer holds now, not when registered");
+    // What takes its place after it is gone, most likely at the same address, is another buffer.
+    drop(buffer);
+    let (buffer, counts) = write_durably(&mut disk, file, filled(4));
+    assert_eq!((buffer.registration(), counts), (None, (1, 0)));
+    let bytes = std::fs::read(directory.path().join("f")).expect("it is there");
+    assert_eq!(bytes[4096..12_288], [4; 8192]);
+}
+
+#[test]
+fn a_buffer_of_another_ring_and_one_too_many_are_written_all_the_same() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (mut disk, mut other) = (small_ring(None), small_ring(None));
+    let file = direct_file(&mut disk, &directory);
+    let mut foreign = filled(5);
+    other.register(&mut foreign);
+    let mut ours: Vec<_> = (0..9).map(|_| filled(6)).collect();
+    ours.iter_mut().for_each(|buffer| disk.register(buffer));
+    let numbers: Vec<_> = ours.iter().map(|buffer| buffer.registration()).collect();
+    let expected: Vec<_> = (0..8).map(Some).chain([None]).collect();
+    assert_eq!(numbers, expected, "a ring has eight places");
+    assert_eq!(foreign.registration(), Some(0));
+    let (_, counts) = write_durably(&mut disk, file, foreign);
+    assert_eq!(counts, (1, 0));
+    let bytes = std::fs::read(directory.path().join("f")).expect("it is there");
+    assert_eq!(bytes[4096..12_288], [5; 8192]);
+    let last = ours.pop().expect("nine");
+    assert_eq!(write_durably(&mut disk, file, last).1, (1, 0));
+    let eighth = ours.pop().expect("eight");
+    assert_eq!(write_durably(&mut disk, file, eighth).1, (1, 1));
+}
+
+#[test]
+fn a_durable_write_ends_its_chain() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    let file = direct_file(&mut disk, &directory);
+    let before = disk.counters();
+    let finished = disk.run(plan(vec![
+        write(0, &[b"head"]),
+        Step::WriteDurable { file, at: Position(4096), buffer: filled(2) },
+        write(4, &[b"tail"]),
+        Step::Close { file },
+    ]));
+    assert_eq!(finished.result, Ok(()));
+    let after = disk.counters();
+    assert_eq!((after.chains - before.chains, after.linked_sqes - before.linked_sqes), (2, 2));
+    assert_eq!(after.durable_writes - before.durable_writes, 1);
+}
+
+/// The write is in the kernel when its ring goes: the ring waits for it.
+#[test]
+fn a_ring_is_dropped_with_a_registered_write_under_way() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    let file = direct_file(&mut disk, &directory);
+    let mut buffer = filled(2);
+    disk.register(&mut buffer);
+    disk.submit(plan(vec![Step::WriteDurable { file, at: Position(4096), buffer }]));
+    disk.enter();
+    drop(disk);
+    let bytes = std::fs::read(directory.path().join("f")).expect("it is there");
+    assert_eq!(bytes[4096..12_288], [2; 8192]);
+}
+
+#[test]
+fn a_direct_file_that_can_not_be_opened_takes_no_place() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut disk = small_ring(None);
+    for number in 1..20 {
+        let file = FileId { owner: 1, number };
+        let open = Step::OpenDirect { file, place: place(&directory, "absent") };
+        let failure = StepFailure { step: 0, partial: false, error: DiskError::NotFound };
+        assert_eq!(disk.run(plan(vec![open])).result, Err(failure));
+    }
+    assert_eq!(disk.files_open(), 0);
 }

@@ -483,6 +483,28 @@ mod tests {
         assert_eq!(judged(steps, &[10, 0]), (Verdict::Again, 2, 0));
     }
 
+    fn durable(blocks: usize) -> Step {
+        let mut buffer = Box::new(Aligned::new(blocks * BLOCK_BYTES));
+        buffer.set_length(blocks * BLOCK_BYTES);
+        Step::WriteDurable { file: FILE, at: Position(4096), buffer }
+    }
+
+    #[test]
+    fn a_short_durable_write_goes_on_at_a_block() {
+        assert_eq!(judged(vec![durable(3)], &[12288]), (Verdict::Over(Ok(())), 1, 0));
+        assert_eq!(judged(vec![durable(3)], &[9000]), (Verdict::Again, 0, 8192));
+        assert_eq!(judged(vec![durable(3)], &[512]), (Verdict::Again, 0, 0));
+        assert_eq!(judged(vec![durable(3)], &[0]).0, over(0, true, errors::input_output()));
+    }
+
+    #[test]
+    fn a_durable_write_ends_its_chain_and_is_never_tried_again() {
+        let verdict = judged(vec![write(), durable(1), rename()], &[10, 4096]);
+        assert_eq!(verdict, (Verdict::Again, 2, 0));
+        let again = DiskError::Transient(libc::EAGAIN);
+        assert_eq!(judged(vec![durable(1)], &[-libc::EAGAIN]).0, over(0, true, again));
+    }
+
     #[test]
     #[should_panic(expected = "ran behind")]
     fn a_link_that_did_not_hold_stops_everything() {

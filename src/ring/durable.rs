@@ -1,11 +1,11 @@
 //! Durable writes: direct, in place, and over when the bytes are on the device.
 //!
 //! The kernel pins the pages of such a write for its time. A buffer that is *registered* is pinned
-//! once, for as long as the ring lives, and its writes name it by number. Three things keep a number
-//! from ever standing for other memory than it was given for: it lives inside the buffer itself, so
-//! a new buffer at the same address has none; the ring notes whose it is, by an identity that no two
-//! buffers of a process share; and a buffer neither moves nor grows. A buffer without a number of
-//! this ring is written by the ordinary operation.
+//! once, for as long as the ring lives, and its writes name it by number. Three things keep a
+//! number from ever standing for other memory than it was given for: it lives inside the buffer
+//! itself, so a new buffer at the same address has none; the ring notes whose it is, by an identity
+//! that no two buffers of a process share; and a buffer neither moves nor grows. A buffer without a
+//! number of this ring is written by the ordinary operation.
 
 use io_uring::squeue::Entry;
 use io_uring::{opcode, types};
@@ -20,8 +20,8 @@ use crate::ring::files::FileSlot;
 use crate::ring::slots::{Detour, Member, Slot};
 use crate::units::{ByteCount, u64_of, usize_of};
 
-/// Buffers that one ring can register in its life. A place is not used again: nothing tells the ring
-/// when a buffer is dropped.
+/// Buffers that one ring can register in its life. A place is not used again: nothing tells the
+/// ring when a buffer is dropped.
 const BUFFERS_MAX: u16 = 8;
 
 /// The registered buffers, by number.
@@ -104,8 +104,8 @@ impl RingDisk {
     }
 }
 
-/// Pushes the one entry of a durable write. `Ok(true)`: only a part of it. The chain ends with it in
-/// any case.
+/// Pushes the one entry of a durable write. `Ok(true)`: only a part of it. The chain ends with it
+/// in any case.
 pub(super) fn push_durable(
     slot: &mut Slot,
     step: usize,
@@ -161,5 +161,49 @@ fn ask_about_bytes(slot: &mut Slot, step: usize, means: &Means<'_>) {
     slot.asked_bytes = step + 1;
     if let WriteFault::Short { bytes, errno } = faults.before_write() {
         slot.cut = Some((step, bytes, errno));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::BLOCK_BYTES;
+
+    /// Words of an entry; `rw_flags` is the eighth (`struct io_uring_sqe`).
+    fn words(entry: &Entry) -> [u32; 16] {
+        // SAFETY: an entry of 64 bytes is plain words, owned by the caller and only copied.
+        unsafe { std::mem::transmute_copy(entry) }
+    }
+
+    #[test]
+    fn every_durable_write_carries_the_flag_that_makes_it_one() {
+        let mut buffer = Aligned::new(2 * BLOCK_BYTES);
+        buffer.set_length(2 * BLOCK_BYTES);
+        let flag = u32::try_from(libc::RWF_DSYNC).expect("a small flag");
+        for (number, code) in [(None, opcode::Write::CODE), (Some(3), opcode::WriteFixed::CODE)] {
+            let entry = entry(7, 1 << 33, buffer.bytes(), number);
+            assert_eq!(entry.get_opcode(), u32::from(code));
+            let words = words(&entry);
+            assert_eq!((words[1], words[3], words[6], words[7]), (7, 2, 8192, flag));
+        }
+    }
+
+    #[test]
+    fn a_number_counts_for_its_own_buffer_only() {
+        let mut ours = Aligned::new(BLOCK_BYTES);
+        ours.set_registration(Some(0));
+        let registered = Registered {
+            identity: ours.identity(),
+            address: ours.bytes().as_ptr().addr(),
+            bytes: ours.capacity(),
+        };
+        let buffers = Buffers { registered: vec![registered], ..Buffers::default() };
+        assert_eq!(buffers.number_of(&ours), Some(0));
+        let mut foreign = Aligned::new(BLOCK_BYTES);
+        assert_eq!(buffers.number_of(&foreign), None);
+        for number in [0, 1] {
+            foreign.set_registration(Some(number));
+            assert_eq!(buffers.number_of(&foreign), None, "another ring gave it {number}");
+        }
     }
 }

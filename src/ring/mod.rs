@@ -14,8 +14,8 @@
 //!   the entries behind it were cancelled, and nothing of the plan is in the kernel while the
 //!   remainder is prepared. That is how a short write's hidden errno comes to light, and no sync
 //!   is ever queued behind a write that may yet go on.
-//! - A durable write ends its chain: nothing is queued behind a write that goes past the page cache,
-//!   and its short count is judged by blocks.
+//! - A durable write ends its chain: nothing is queued behind a write that goes past the page
+//!   cache, and its short count is judged by blocks.
 //! - A plan longer than the submission queue is cut where the queue ends.
 //! - A step that runs as a system call (a kernel without `FTRUNCATE` or without direct descriptors
 //!   in chains), or that the fault hook acts on, stands between two chains.

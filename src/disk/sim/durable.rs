@@ -1,18 +1,18 @@
-//! Durable writes of the simulated disk, and damage on demand.
+//! What becomes durable on the simulated disk: syncs and durable writes. And damage on demand.
 
 use std::path::Path;
 
 use crate::disk::aligned::{check_alignment, whole_blocks};
 use crate::disk::errors;
-use crate::disk::faults::{SyncFault, WriteFault};
-use crate::disk::plan::{DiskError, Step};
+use crate::disk::faults::{FaultHook, SyncFault, WriteFault};
+use crate::disk::plan::{DiskError, FileId, Step};
 use crate::disk::sim::files::Node;
 use crate::disk::sim::{Outcome, SimDisk};
 use crate::units::{u64_of, usize_of};
 
 impl SimDisk {
-    /// Flips bit `bit` (0 to 7) of byte `byte` of the file at `path`, in the cached state and in the
-    /// durable one: damage that only a checksum finds.
+    /// Flips bit `bit` (0 to 7) of byte `byte` of the file at `path`, in the cached state and in
+    /// the durable one: damage that only a checksum finds.
     ///
     /// # Panics
     /// When no file stands there, or it has no such byte: then a test damages nothing.
@@ -26,6 +26,34 @@ impl SimDisk {
     /// for unsynced changes that happen to get through. `None` when no file stands there.
     pub fn durable_bytes(&self, path: &Path) -> Option<Vec<u8>> {
         self.files.file_at(path).map(|node| self.files.durable_bytes(node))
+    }
+
+    /// A sync, with the faults that are set to happen to it.
+    pub(super) fn faulty_sync(&mut self, file: FileId) -> Outcome {
+        let node = match self.node(file) {
+            Ok(node) => node,
+            Err(error) => return Outcome::failed(error),
+        };
+        let fault = self.options.faults.as_ref().map_or(SyncFault::None, FaultHook::before_sync);
+        let fails = self.random.one_in(self.options.sync_fails_one_in);
+        match fault {
+            SyncFault::Hold => {
+                self.options.faults.as_ref().expect("a hook holds it").sync_waits();
+                return Outcome::Held;
+            }
+            SyncFault::Fail(errno) => {
+                self.files.fail_sync(node, &mut self.random);
+                return Outcome::failed(errors::classify(errno));
+            }
+            // There is no time here that a sync could take.
+            SyncFault::None | SyncFault::Delay(_) => {}
+        }
+        if fails {
+            self.files.fail_sync(node, &mut self.random);
+            return Outcome::failed(errors::input_output());
+        }
+        self.files.sync(node);
+        Outcome::Done
     }
 
     /// A durable write, with the faults that are set to happen to it.

@@ -9,6 +9,8 @@
 //! - Unsynced names: each operation survives or not. A rename is one operation, also between
 //!   directories: never half of it.
 //!
+//! A durable write changes both states at once, whole; cut off, each of its sectors is old or new.
+//!
 //! A file's sync doesn't make its name durable. Real file systems often do; POSIX doesn't promise.
 
 use std::collections::BTreeMap;
@@ -382,8 +384,8 @@ impl SimFiles {
 }
 
 impl SimFile {
-    /// Makes way for a direct write of `from..to`: older unsynced writes of these bytes are void, and
-    /// older lengths below `to` are durable, with what came before them.
+    /// Makes way for a direct write of `from..to`: older unsynced writes of these bytes are void,
+    /// and older lengths below `to` are durable, with what came before them.
     fn overtake_unsynced(&mut self, from: u64, to: u64) {
         let is_below =
             |change: &Change| matches!(change, Change::Resize { length } if *length < to);
@@ -471,4 +473,43 @@ fn names_of(path: &Path) -> Vec<String> {
         _ => None,
     });
     names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_durable_write_takes_its_bytes_out_of_older_ones() {
+        let check = |at: u64, length: usize, expected: &[(u64, usize)]| {
+            let left = Change::Write { at, bytes: vec![1; length] }.without(100, 200);
+            let left = left.iter().map(|change| match change {
+                Change::Write { at, bytes } => (*at, bytes.len()),
+                Change::Resize { .. } => panic!("a write stays one"),
+            });
+            assert_eq!(left.collect::<Vec<_>>(), expected, "{at} {length}");
+        };
+        check(0, 100, &[(0, 100)]);
+        check(200, 5, &[(200, 5)]);
+        check(100, 100, &[]);
+        check(120, 20, &[]);
+        check(50, 100, &[(50, 50)]);
+        check(150, 100, &[(200, 50)]);
+        check(50, 300, &[(50, 50), (200, 150)]);
+    }
+
+    #[test]
+    fn no_later_sync_brings_back_what_a_durable_write_went_over() {
+        let mut files = SimFiles::new(Path::new("/"));
+        let place = Place { directory: std::sync::Arc::from(Path::new("/")), name: "f".into() };
+        let node = files.open(&place, true).expect("it is made");
+        files.resize(node, 2048, 0);
+        files.resize(node, 0, 0);
+        files.write(node, 0, &[1; 2048], 0);
+        files.write_durable(node, 512, &[2; 512]);
+        assert_eq!(files.durable_bytes(node), [[0; 512], [2; 512]].concat());
+        files.sync(node);
+        let expected = [[1; 512], [2; 512], [1; 512], [1; 512]].concat();
+        assert_eq!(files.durable_bytes(node), expected);
+    }
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use crate::disk::errors;
-use crate::disk::faults::{FaultHook, SyncFault, WriteFault};
+use crate::disk::faults::{FaultHook, WriteFault};
 use crate::disk::plain::parts_bytes;
 use crate::disk::plan::{
     Disk, DiskError, FileId, Finished, Lane, Listed, Plan, PlanTag, Step, StepFailure,
@@ -347,33 +347,6 @@ impl SimDisk {
         let Some(quota) = self.options.quota else { return bytes };
         let free = quota.0.saturating_sub(self.files.allocated());
         bytes.min(usize_of(self.files.bytes_that_fit(node, at, free)))
-    }
-
-    fn faulty_sync(&mut self, file: FileId) -> Outcome {
-        let node = match self.node(file) {
-            Ok(node) => node,
-            Err(error) => return Outcome::failed(error),
-        };
-        let fault = self.options.faults.as_ref().map_or(SyncFault::None, FaultHook::before_sync);
-        let fails = self.random.one_in(self.options.sync_fails_one_in);
-        match fault {
-            SyncFault::Hold => {
-                self.options.faults.as_ref().expect("a hook holds it").sync_waits();
-                return Outcome::Held;
-            }
-            SyncFault::Fail(errno) => {
-                self.files.fail_sync(node, &mut self.random);
-                return Outcome::failed(errors::classify(errno));
-            }
-            // There is no time here that a sync could take.
-            SyncFault::None | SyncFault::Delay(_) => {}
-        }
-        if fails {
-            self.files.fail_sync(node, &mut self.random);
-            return Outcome::failed(errors::input_output());
-        }
-        self.files.sync(node);
-        Outcome::Done
     }
 }
 

@@ -357,11 +357,8 @@ impl<'a> Record<'a> {
         if crc32c::crc32c(&record[RECORD_CHECKED_FROM..]) != u32_at(head, 4) {
             return None;
         }
-        let header = RecordHeader {
-            generation,
-            sequence: u64_at(head, 32),
-            tail: u64_at(head, 40),
-        };
+        let header =
+            RecordHeader { generation, sequence: u64_at(head, 32), tail: u64_at(head, 40) };
         let record = Record { header, entries: &record[RECORD_HEADER_BYTES..] };
         // The checksum says that we wrote it: then its entries are right, too.
         let count = record.entries().count();

@@ -13,8 +13,8 @@ pub mod checkpoint;
 pub mod clean_shutdown;
 pub mod id;
 
-pub mod journal;
 pub mod index;
+pub mod journal;
 pub mod names;
 pub mod partition_metadata;
 pub mod properties;

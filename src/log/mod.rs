@@ -50,6 +50,7 @@ pub use config::{CleanupPolicy, Durability, LogConfig, TimestampType};
 pub use cursors::Cursors;
 pub use error::AppendError;
 pub use housekeeping::{AdvanceError, Retained};
+pub use journal::{Journal, JournalError, JournalReplay};
 pub use locate::{Located, ReadError, Slice};
 pub use partition::{Cause, FileName, LogSpec, LogState, PartitionLog};
 pub use recovery::{OpenError, Opening, RecoveryReport};

@@ -160,6 +160,11 @@ pub struct PartitionLog {
 }
 
 impl PartitionLog {
+    /// The number that the disk and the journal know the log by.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Where the log begins, ends, and how far it has come.
     pub fn cursors(&self) -> Cursors {
         self.cursors

@@ -12,7 +12,7 @@ use crate::log::housekeeping::replace_steps;
 use crate::units::{ByteCount, Position, usize_of};
 
 /// The files of one partition directory.
-pub(super) struct Files<'a> {
+pub(in crate::log) struct Files<'a> {
     pub disk: &'a mut dyn Disk,
     pub directory: Arc<Path>,
     pub owner: u32,
@@ -20,6 +20,13 @@ pub(super) struct Files<'a> {
     pub count: u32,
     /// Files that are open, to be closed when recovery fails.
     pub open: Vec<FileId>,
+}
+
+impl<'a> Files<'a> {
+    /// No file is open yet. `owner` is a number that nobody else has on this disk.
+    pub fn new(disk: &'a mut dyn Disk, directory: Arc<Path>, owner: u32) -> Files<'a> {
+        Files { disk, directory, owner, count: 0, open: Vec::new() }
+    }
 }
 
 impl Files<'_> {

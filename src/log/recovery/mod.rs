@@ -18,7 +18,7 @@
 
 mod directory;
 
-mod files;
+pub(in crate::log) mod files;
 
 mod report;
 
@@ -150,13 +150,8 @@ struct Recovery {
 
 impl Recovery {
     fn run(self, disk: &mut dyn Disk) -> Result<(PartitionLog, RecoveryReport), OpenError> {
-        let mut files = Files {
-            disk,
-            directory: self.spec.directory.clone(),
-            owner: self.spec.number,
-            count: self.start.files,
-            open: Vec::new(),
-        };
+        let mut files = Files::new(disk, self.spec.directory.clone(), self.spec.number);
+        files.count = self.start.files;
         let opened = self.recover(&mut files);
         if opened.is_err() {
             files.abandon();

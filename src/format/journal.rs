@@ -20,10 +20,10 @@
 //!             56  payload
 //! ```
 //!
-//! All numbers are big-endian, as in Kafka's own files. An entry of kind 1 (data) carries batches as
-//! they stand in `.log`: of which segment (base offset), from which position on. One of kind 2
+//! All numbers are big-endian, as in Kafka's own files. An entry of kind 1 (data) carries batches
+//! as they stand in `.log`: of which segment (base offset), from which position on. One of kind 2
 //! (void) takes back what earlier records have of its partition: with `first offset` F and
-//! `segment` S, data at offset F or beyond and below S; it has no payload.
+//! `segment` S, data that begins at offset F or beyond in segments below S; it has no payload.
 //!
 //! A record counts when magic, generation, nonce and checksum are right. The generation grows with
 //! each restart of the journal, so records of former rounds mean nothing; the nonce is drawn at

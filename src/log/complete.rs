@@ -145,8 +145,8 @@ impl PartitionLog {
         }
     }
 
-    /// The end of what the log's own files have on the device: a sync of the active segment counts only as far as every
-    /// segment before it is there, too.
+    /// The end of what the log's own files have on the device: a sync of the active segment counts
+    /// only as far as every segment before it is there, too.
     pub(super) fn file_target(&self) -> Target {
         // What a failed plan sealed lies behind the log end.
         let is_behind =

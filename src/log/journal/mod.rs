@@ -8,7 +8,8 @@
 //! How a turn goes: [`Journal::plan`] for every log with something staged, [`Journal::seal`] once,
 //! then the plans and the record are submitted together. When the record is over,
 //! [`Journal::finish`] says whose plans it covered; they are over when both are. One record is
-//! under way at a time: what is staged meanwhile becomes the next one, group commit without a timer.
+//! under way at a time: what is staged meanwhile becomes the next one, group commit without a
+//! timer.
 //!
 //! What must hold, so that [`replay`] finds every acknowledged batch:
 //! - Records are numbered without a gap, and none is written before the one in front of it is

@@ -26,6 +26,7 @@ pub use topic::{TopicConfigError, TopicConfigs};
 pub use value::TypeCode;
 
 use crate::log::config::Durability;
+use crate::shard::{JournalMode, JournalOptions};
 use crate::units::{BrokerId, ByteCount};
 use source::{Given, SyntaxError};
 
@@ -74,6 +75,8 @@ pub struct ServerConfig {
     pub log_start_checkpoint_ms: u64,
     /// `replica.high.watermark.checkpoint.interval.ms`.
     pub high_watermark_checkpoint_ms: u64,
+    /// `journal.enable`, `journal.bytes` and `journal.plan.bytes.max`.
+    pub journal: JournalOptions,
     /// `uringlog.splice.bytes.min`.
     pub splice_bytes_min: ByteCount,
     /// `uringlog.frames.bytes.max`.
@@ -254,6 +257,15 @@ impl ServerConfig {
             high_watermark_checkpoint_ms: values
                 .bytes("replica.high.watermark.checkpoint.interval.ms")
                 .0,
+            journal: JournalOptions {
+                mode: match values.text("journal.enable") {
+                    "true" => JournalMode::Always,
+                    "false" => JournalMode::Never,
+                    _ => JournalMode::Auto,
+                },
+                bytes: ByteCount(values.bytes("journal.bytes").0.next_multiple_of(4096)),
+                plan_bytes_max: values.bytes("journal.plan.bytes.max"),
+            },
             splice_bytes_min: values.bytes("uringlog.splice.bytes.min"),
             frames_bytes_max: values.bytes("uringlog.frames.bytes.max"),
             pipeline_max: values.count("uringlog.connection.pipeline.max"),

@@ -231,6 +231,11 @@ impl DataDirectory {
         Ok(found)
     }
 
+    /// Whether a broker has worked here before: then there are checkpoint files.
+    pub fn is_used(&self) -> bool {
+        self.path.join(RECOVERY_POINTS).exists()
+    }
+
     /// Writes the three checkpoint files for all partitions of the broker.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use crate::shard::ShardStats;
@@ -46,6 +47,14 @@ impl Collector for Shards {
                 let label: Label = [("shard", shard.to_string())];
                 let (_, _, value) = stats.counts()[index];
                 ConstCounter::new(value).encode(metric.encode_family(&label)?)?;
+            }
+        }
+        for (index, (name, help, _)) in first.gauges().into_iter().enumerate() {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (shard, stats) in self.0.iter().enumerate() {
+                let label: Label = [("shard", shard.to_string())];
+                let (_, _, value) = stats.gauges()[index];
+                ConstGauge::new(value).encode(metric.encode_family(&label)?)?;
             }
         }
         for (index, (name, _)) in first.stages.iter().enumerate() {
@@ -95,7 +104,7 @@ mod tests {
         let stats = Stats::default();
         stats.batches.add(7);
         stats.sync.record(Duration::from_micros(150));
-        let text = render(vec![stats.snapshot(None), Stats::default().snapshot(None)])
+        let text = render(vec![stats.snapshot(None, None), Stats::default().snapshot(None, None)])
             .expect("a string takes everything");
         assert!(text.contains("uringlog_batches_total{shard=\"0\"} 7"), "{text}");
         assert!(text.contains("uringlog_batches_total{shard=\"1\"} 0"), "{text}");

@@ -14,6 +14,8 @@ pub mod capacity;
 
 pub mod image;
 
+mod journals;
+
 pub mod directory;
 
 pub mod leftovers;

@@ -19,16 +19,18 @@ use crate::broker::chores::{self, Chores};
 use crate::broker::config::ServerConfig;
 use crate::broker::controller::{Controller, ControllerError};
 use crate::broker::directory::{DataDirectory, DirectoryError};
+use crate::broker::journals::journals;
 use crate::broker::mail::{Closed, ControllerOrder, ShardOrder};
 use crate::broker::node::{Brokers, Node, Shared};
 use crate::broker::placement::{SHARDS_MAX, broker_of};
 use crate::disk::faults::FaultHook;
+use crate::log::JournalError;
 use crate::ring::probe::probe;
 use crate::ring::{RingError, RingOptions, affinity};
 use crate::shard::edge::{self, EdgeKind};
 use crate::shard::{
-    Engine, EngineError, EngineKind, EngineOptions, Inbox, Mailbox, NetworkOptions, ShardStats,
-    ThreadOptions, now,
+    Engine, EngineError, EngineKind, EngineOptions, Inbox, JournalFile, Mailbox, NetworkOptions,
+    ShardStats, ThreadOptions, now,
 };
 use crate::units::usize_of;
 
@@ -96,6 +98,9 @@ pub enum StartError {
         /// What went wrong.
         reason: String,
     },
+    /// A journal of the last run can't be replayed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// The controller can't start.
     #[error(transparent)]
     Controller(#[from] ControllerError),
@@ -171,6 +176,7 @@ impl Server {
         capacity::fit(&mut options.config, chosen.kind, options.shards);
         // Last, since its clean marker goes: a start that fails before leaves it as it was.
         let directory = Arc::new(DataDirectory::open(&options.directory, node, now())?);
+        let journals = journals(&directory, &options)?;
         let shared = Arc::new(Shared {
             brokers: brokers(&options, &addresses),
             node,
@@ -178,13 +184,15 @@ impl Server {
             cluster_id: directory.identity.cluster_id.clone(),
             directory: options.directory,
             directory_id: directory.id(),
-            was_clean: directory.was_clean,
+            was_clean: directory.was_clean && journals.were_empty,
             checkpoints: directory.checkpoints(),
             found: directory.partitions()?,
             config: options.config,
         });
-        let shards = start_shards(&shared, chosen, listeners, options.faults)?;
-        let lines = ready_lines(&shared, chosen, &shards);
+        let started = Starting { chosen, journals: journals.files, faults: options.faults };
+        let shards = start_shards(&shared, started, listeners)?;
+        let mut lines = vec![journals.line];
+        lines.extend(ready_lines(&shared, chosen, &shards));
         let mail = shards.iter().map(|shard| shard.mail.clone()).collect();
         let chores = chores::start(directory.clone(), &shared.config, mail);
         Ok(Server { directory, shards, chores, lines })
@@ -334,12 +342,21 @@ struct ShardStart {
     started: mpsc::Sender<Result<(), StartError>>,
 }
 
+/// What the shards start with.
+struct Starting {
+    chosen: Chosen,
+    /// One for each shard, or none.
+    journals: Vec<JournalFile>,
+    faults: Option<FaultHook>,
+}
+
 fn start_shards(
     shared: &Arc<Shared>,
-    chosen: Chosen,
+    starting: Starting,
     listeners: Vec<TcpListener>,
-    faults: Option<FaultHook>,
 ) -> Result<Vec<ShardThread>, StartError> {
+    let Starting { chosen, journals, faults } = starting;
+    let mut journals = journals.into_iter();
     let (controller, orders) = Mailbox::new();
     let (mails, inboxes): (Vec<_>, Vec<_>) = listeners.iter().map(|_| Mailbox::new()).unzip();
     let mut control = Some((orders, mails.clone()));
@@ -351,7 +368,10 @@ fn start_shards(
         let start = ShardStart {
             shard,
             shared: shared.clone(),
-            engine: engine_options(shared, chosen, faults.clone()),
+            engine: EngineOptions {
+                journal: journals.next(),
+                ..engine_options(shared, chosen, faults.clone())
+            },
             edge: chosen.edge,
             listener,
             inbox,

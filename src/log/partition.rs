@@ -261,9 +261,12 @@ impl PartitionLog {
     }
 
     /// Whether a plan of the append lane is due or will be: something is staged, or one that failed
-    /// with nothing done is to be tried again.
+    /// with nothing done is to be tried again, or a record that was to make it durable is lost.
     pub fn has_staged(&self) -> bool {
-        self.retry.is_some() || (self.state == LogState::Serving && self.is_dirty())
+        let is_unsynced =
+            self.is_device_tier() && self.in_flight.is_none() && self.secured() < self.cursors.next;
+        let has_more = self.is_dirty() || is_unsynced;
+        self.retry.is_some() || (self.state == LogState::Serving && has_more)
     }
 
     /// Why nothing can be appended, or what was appended and is not yet due can't be acknowledged.

@@ -105,6 +105,16 @@ impl PartitionLog {
         plan
     }
 
+    /// Whether a record makes the append plan under way durable.
+    pub fn is_recorded(&self) -> bool {
+        self.in_flight.is_some_and(|it| it.record.is_some())
+    }
+
+    /// Whether an append plan waits for nothing but its record.
+    pub fn awaits_record(&self) -> bool {
+        self.in_flight.is_some_and(|it| it.record == Some(InRecord::Awaited))
+    }
+
     /// The record that covers the plan under way is over; with `is_durable`, it is on the device.
     pub fn record_over(&mut self, is_durable: bool) -> Completed {
         let before = self.cursors.high_watermark;

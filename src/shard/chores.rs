@@ -37,6 +37,7 @@ pub async fn run(core: Rc<Core>) {
             core.resume(now());
         }
         core.keep_house(now());
+        core.keep_journal();
     }
 }
 
@@ -78,6 +79,8 @@ impl Core {
     /// Starts every housekeeping plan that is due.
     pub fn keep_house(&self, now: Timestamp) {
         for cell in self.cells() {
+            self.note_tail(&cell);
+            self.want_void(&cell);
             let due = cell.log.borrow().next_due();
             if due.is_none_or(|due| now < due) {
                 continue;
@@ -97,7 +100,10 @@ impl Core {
         for cell in self.cells() {
             let is_early = cell.resume_not_before.get().is_some_and(|it| Instant::now() < it);
             let is_read_only = matches!(cell.log.borrow().state(), LogState::ReadOnly(_));
-            if is_read_only && !is_early && !cell.is_busy() {
+            self.note_tail(&cell);
+            // What failed must be out of the journal before its offsets are given again.
+            let awaits_void = cell.log.borrow().awaits_void();
+            if is_read_only && !is_early && !awaits_void && !cell.is_busy() {
                 let log = &cell.log;
                 match self.blocking(cell.number, |disk| log.borrow_mut().check_room(disk)) {
                     Ok(()) => self.resume_one(&cell, now),
@@ -119,6 +125,7 @@ impl Core {
         let directory = cell.directory.display();
         match resumed {
             Ok(_) => {
+                self.tell_journal(cell);
                 // What the recovery synced may be visible now.
                 let end = cell.log.borrow().cursors().high_watermark;
                 cell.waiting.borrow_mut().release(end);

@@ -23,15 +23,18 @@ use crate::disk::{Disk, DiskError, Finished, Plan, PlanTag};
 use crate::format::names::TopicName;
 use crate::format::partition_metadata::{self, PartitionMetadataError};
 use crate::log::{
-    Durability, LogConfig, LogSpec, LogState, OpenError, Opening, PartitionLog, RecoveryReport,
+    Cause, Durability, JournalError, LogConfig, LogSpec, LogState, OpenError, Opening,
+    PartitionLog, RecoveryReport,
 };
 use crate::ring::{RingDisk, RingError, RingOptions, SendError};
 use crate::shard::edge;
+use crate::shard::journal::JournalDesk;
+use crate::shard::journals::{self, JournalFile, JournalOptions};
 use crate::shard::partition::{Partition, PartitionCell, ReadSlice};
 use crate::shard::stats::{ShardStats, Stats};
 use crate::shard::storage::{Aside, EngineKind, Storage};
 use crate::shard::turns;
-use crate::units::{ByteCount, LeaderEpoch, Offset, PartitionId, Timestamp, TopicId};
+use crate::units::{ByteCount, LeaderEpoch, PartitionId, Timestamp, TopicId};
 
 /// How one shard's engine is set up.
 #[derive(Clone)]
@@ -54,6 +57,10 @@ pub struct EngineOptions {
     pub sealed_files_max: usize,
     /// Files that plain files may keep open; the ring's table has its size in `ring`.
     pub files_max: usize,
+    /// How [`Engine::open_directory`] makes the commit journal.
+    pub journals: JournalOptions,
+    /// The commit journal, made ready; `None`: every plan of the device tier syncs its own files.
+    pub journal: Option<JournalFile>,
     /// Faults for tests; `None` in production.
     pub faults: Option<FaultHook>,
 }
@@ -72,6 +79,8 @@ impl EngineOptions {
             // The others of the table's are for active segments.
             sealed_files_max: 1024,
             files_max: 1 << 20,
+            journals: JournalOptions::default(),
+            journal: None,
             faults: None,
         }
     }
@@ -100,6 +109,9 @@ pub enum EngineError {
     /// An existing log can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A journal that was left can't be replayed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// Another process works on the data directory.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -172,6 +184,7 @@ pub(crate) struct Core {
     pub stats: Stats,
     pub sealed: RefCell<crate::shard::sealed::SealedFiles>,
     stopped: Cell<bool>,
+    pub desk: JournalDesk,
     /// Held from [`Engine::open_directory`] until [`Engine::close`].
     lock: RefCell<Option<DirectoryLock>>,
 }
@@ -207,8 +220,15 @@ impl Engine {
             stats: Stats::default(),
             sealed: RefCell::new(sealed),
             stopped: Cell::new(false),
+            desk: JournalDesk::default(),
             lock: RefCell::default(),
         });
+        if let Some(journal) = core.options.journal.clone() {
+            let path = journals::path_of(&journal);
+            if let Err(error) = core.open_journal(journal) {
+                tracing::warn!("{}: {error}; plans sync their own files", path.display());
+            }
+        }
         edge::spawn(turns::flusher(core.clone()));
         if let Some(descriptor) = completions {
             let watched = edge::watch(descriptor).map_err(EngineError::Runtime)?;
@@ -222,13 +242,17 @@ impl Engine {
     /// and holds its `.lock`, the one that Kafka and the server take, until [`Engine::close`].
     ///
     /// # Errors
-    /// [`EngineError::Directory`], [`EngineError::Lock`], and those of [`Engine::start`].
+    /// [`EngineError::Directory`], [`EngineError::Lock`], [`EngineError::Journal`], and those of
+    /// [`Engine::start`].
     pub fn open_directory(options: EngineOptions) -> Result<Engine, EngineError> {
         let path = options.directory.clone();
         std::fs::create_dir_all(&path)
             .map_err(|error| EngineError::Directory { path: path.clone(), error })?;
         let lock = DirectoryLock::acquire(&path)?;
-        lock.take_clean_marker().map_err(|error| EngineError::Directory { path, error })?;
+        lock.take_clean_marker()
+            .map_err(|error| EngineError::Directory { path: path.clone(), error })?;
+        let journal = journals::of_directory(&path, options.journals)?;
+        let options = EngineOptions { journal, ..options };
         let engine = Engine::start(options)?;
         engine.core.lock.replace(Some(lock));
         Ok(engine)
@@ -304,7 +328,7 @@ impl Engine {
     /// Counters and stage histograms as of now.
     pub fn stats(&self) -> ShardStats {
         let ring = self.core.storage.borrow_mut().ring().map(|ring| ring.counters());
-        self.core.stats.snapshot(ring)
+        self.core.stats.snapshot(ring, self.core.journal_stats())
     }
 
     /// Clean stop: what is staged is written, then every log is trimmed, synced and closed. The
@@ -329,8 +353,16 @@ impl Engine {
             if let Err(failure) = finished.result {
                 failed.push((cell.directory.to_path_buf(), failure.error.to_string()));
             }
+            let was_closed = finished.result.is_ok();
             cell.log.borrow_mut().complete(finished, now());
-            self.core.forget(&cell);
+            let is_synced = cell.log.borrow().state() == LogState::Offline(Cause::Closed);
+            if was_closed && is_synced {
+                self.core.forget(&cell);
+            }
+        }
+        // Last: until here it is what holds the newest records.
+        if let Some(reason) = self.core.close_journal() {
+            failed.push((self.core.options.directory.clone(), format!("the journal: {reason}")));
         }
         self.core.lock.replace(None);
         failed
@@ -359,8 +391,7 @@ pub fn now() -> Timestamp {
 impl Core {
     /// The next log's number and directory.
     pub fn name(&self, spec: PartitionSpec) -> (u32, LogSpec, Arc<Path>) {
-        let number = self.numbers.get();
-        self.numbers.set(number + 1);
+        let number = self.next_number();
         let name = format!("{}-{}", spec.topic, spec.partition);
         let directory: Arc<Path> = self.options.directory.join(name).into();
         let spec = LogSpec {
@@ -374,6 +405,11 @@ impl Core {
         (number, spec, directory)
     }
 
+    /// A number that no other user of the disk has.
+    pub fn next_number(&self) -> u32 {
+        self.numbers.replace(self.numbers.get() + 1)
+    }
+
     /// The engine has the partition from here on.
     pub fn add(&self, number: u32, log: PartitionLog, directory: Arc<Path>) -> Rc<PartitionCell> {
         let cell = Rc::new(PartitionCell::new(number, log, directory));
@@ -385,6 +421,7 @@ impl Core {
     pub fn forget(&self, cell: &PartitionCell) {
         self.partitions.borrow_mut().remove(&cell.number);
         self.sealed.borrow_mut().forget(cell.number);
+        self.journal_forgets(cell.number);
     }
 
     /// The partitions, for the chores.
@@ -415,6 +452,11 @@ impl Core {
         }
     }
 
+    /// The flusher has something to do at the end of this turn.
+    pub fn turn_begins(&self) {
+        self.turn.notify_one();
+    }
+
     /// Waits for the first append of a turn.
     pub async fn turn(&self) {
         self.turn.notified().await;
@@ -441,6 +483,11 @@ impl Core {
         assert!(former.is_none(), "two plans with one tag are under way");
         self.storage.borrow_mut().submit(plan);
         receiver
+    }
+
+    /// Who waits for a plan, if somebody does.
+    pub fn take_waiter(&self, tag: PlanTag) -> Option<oneshot::Sender<Finished>> {
+        self.runs.borrow_mut().remove(&tag)
     }
 
     /// Runs a plan on behalf of the caller.
@@ -497,46 +544,6 @@ impl Core {
         // The connection may be gone; the splice is over all the same.
         let _ = waits.outcome.send(sent.result);
         true
-    }
-
-    fn finish(&self, finished: Finished) {
-        let tag = finished.plan.tag;
-        let waits = self.runs.borrow_mut().remove(&tag);
-        if let Some(waits) = waits {
-            // Whoever waited may have given up; the plan is over all the same.
-            let _ = waits.send(finished);
-            return;
-        }
-        let cell = self.partitions.borrow().get(&tag.owner).cloned();
-        if let Some(cell) = cell {
-            self.complete(&cell, finished);
-        }
-    }
-
-    /// The log takes the outcome in; whoever waited for what moved is woken.
-    pub fn complete(&self, cell: &Rc<PartitionCell>, finished: Finished) {
-        let sealed = cell.complete(finished, &self.stats);
-        if !sealed.is_empty() {
-            self.note_sealed(cell, &sealed);
-        }
-        if cell.log.borrow().has_staged() {
-            self.mark_dirty(cell);
-        }
-    }
-
-    /// Segments just sealed have open files that nobody may read for long.
-    fn note_sealed(&self, cell: &PartitionCell, segments: &[Offset]) {
-        let log = cell.log.borrow();
-        let mut sealed = self.sealed.borrow_mut();
-        // Readers are often right behind a roll, so the indexes are still in memory, too.
-        for (segment, bytes) in log.loaded().filter(|(segment, _)| segments.contains(segment)) {
-            sealed.note(cell.number, segment, bytes);
-        }
-        let victims = sealed.over_limit();
-        drop((log, sealed));
-        for (number, segment) in victims {
-            self.unload(number, segment);
-        }
     }
 
     /// Starts a splice of a file's bytes to a socket.

@@ -14,8 +14,10 @@ use tokio::sync::Notify;
 
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
 use crate::format::batch::RecordBatch;
+use crate::log::journal::Turn;
 use crate::log::{
-    AdvanceError, AppendError, Appended, Completed, Cursors, LogConfig, LogState, PartitionLog,
+    AdvanceError, AppendError, Appended, Completed, Cursors, Journal, LogConfig, LogState,
+    PartitionLog,
 };
 use crate::shard::engine::{Core, EngineError, now};
 use crate::shard::stats::Stats;
@@ -76,20 +78,27 @@ impl PartitionCell {
         }
     }
 
-    /// The plan of everything staged, unless one is under way.
-    pub fn plan(&self, now: Timestamp, stats: &Stats) -> Option<Plan> {
+    /// The plan of everything staged, unless one is under way; with a journal, which may be what
+    /// makes it durable.
+    pub fn plan(&self, now: Timestamp, stats: &Stats, journal: Option<&mut Journal>) -> Turn {
         if self.submitted.get().is_some() {
-            return None;
+            return Turn::Nothing;
         }
-        let plan = self.log.borrow_mut().plan(now)?;
-        let started = Instant::now();
-        let syncs = plan.steps.iter().any(|step| matches!(step, Step::Sync { .. }));
-        self.submitted.set(Some((started, syncs)));
-        if let Some(staged) = self.staged_at.take() {
-            stats.wait_for_turn.record(started - staged);
+        let mut log = self.log.borrow_mut();
+        let turn = match journal {
+            Some(journal) => journal.plan(&mut log, now),
+            None => log.plan(now).map_or(Turn::Nothing, Turn::Plan),
+        };
+        if let Turn::Plan(plan) = &turn {
+            let started = Instant::now();
+            let syncs = plan.steps.iter().any(|step| matches!(step, Step::Sync { .. }));
+            self.submitted.set(Some((started, syncs || log.is_recorded())));
+            if let Some(staged) = self.staged_at.take() {
+                stats.wait_for_turn.record(started - staged);
+            }
+            stats.plans.add(1);
         }
-        stats.plans.add(1);
-        Some(plan)
+        turn
     }
 
     /// Whether a plan of the append lane is under way.
@@ -118,22 +127,44 @@ impl PartitionCell {
 
     /// Takes in the outcome of one of the log's plans; returns the segments that were sealed.
     pub fn complete(&self, finished: Finished, stats: &Stats) -> SmallVec<[Offset; 1]> {
-        match finished.plan.tag.lane {
-            Lane::Append => {
-                if let Some((started, syncs)) = self.submitted.take() {
-                    let stage = if syncs { &stats.sync } else { &stats.write };
-                    stage.record(started.elapsed());
-                }
-            }
-            Lane::Housekeeping => self.housekeeping.set(false),
-            Lane::Read => {}
+        let lane = finished.plan.tag.lane;
+        if lane == Lane::Housekeeping {
+            self.housekeeping.set(false);
         }
         let completed = self.log.borrow_mut().complete(finished, now());
-        self.release(&completed);
+        if lane == Lane::Append {
+            self.append_over(stats);
+        }
+        self.settle_waits(&completed);
+        completed.sealed
+    }
+
+    /// The record that covers the plan under way is over.
+    pub fn record_over(&self, is_durable: bool, stats: &Stats) {
+        let was_awaited = self.log.borrow().awaits_record();
+        let completed = self.log.borrow_mut().record_over(is_durable);
+        if was_awaited {
+            self.append_over(stats);
+        }
+        self.settle_waits(&completed);
+    }
+
+    /// The append plan is over, unless its record is not.
+    fn append_over(&self, stats: &Stats) {
+        if self.log.borrow().awaits_record() {
+            return;
+        }
+        if let Some((started, syncs)) = self.submitted.take() {
+            let stage = if syncs { &stats.sync } else { &stats.write };
+            stage.record(started.elapsed());
+        }
+    }
+
+    fn settle_waits(&self, completed: &Completed) {
+        self.release(completed);
         if !self.is_busy() {
             self.told_idle();
         }
-        completed.sealed
     }
 
     /// Wakes whoever waits for what just moved.

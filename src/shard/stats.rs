@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::log::journal::JournalCounters;
 use crate::ring::RingCounters;
+use crate::shard::journal::JournalStats;
 
 /// Latencies are kept from 1 us to this, with two significant digits; longer ones count as this.
 const LATENCY_MAX_US: u64 = 60_000_000;
@@ -70,11 +72,17 @@ macro_rules! stats {
             pub stages: Vec<(&'static str, Histogram<u64>)>,
             /// The storage ring's counters; `None` on plain files.
             pub ring: Option<RingCounters>,
+            /// The commit journal's; `None` where there is none.
+            pub journal: Option<JournalStats>,
         }
 
         impl Stats {
             /// A copy.
-            pub fn snapshot(&self, ring: Option<RingCounters>) -> ShardStats {
+            pub fn snapshot(
+                &self,
+                ring: Option<RingCounters>,
+                journal: Option<JournalStats>,
+            ) -> ShardStats {
                 ShardStats {
                     counts: vec![$((
                         stringify!($count),
@@ -83,6 +91,7 @@ macro_rules! stats {
                     ),)*],
                     stages: vec![$((stringify!($stage), self.$stage.copy()),)*],
                     ring,
+                    journal,
                 }
             }
         }
@@ -149,14 +158,48 @@ impl ShardStats {
             ),
             ("ring_punts", "Entries seen to be handed to a kernel worker.", ring.punts),
             ("ring_waited", "Plans that waited for a free slot.", ring.waited),
+            ("ring_durable_writes", "Durable writes in place.", ring.durable_writes),
+            ("ring_fixed_writes", "Of these, from a registered buffer.", ring.fixed_writes),
         ]);
+        counts.extend(journal_counts(self.journal.map(|it| it.counters).unwrap_or_default()));
         counts
+    }
+
+    /// Name, help text and value of what rises and falls.
+    pub fn gauges(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let journal = self.journal;
+        let bytes = |of: fn(JournalStats) -> u64| journal.map_or(0, of);
+        vec![
+            (
+                "journal_used_bytes",
+                "Bytes of the commit journal that a replay would look at.",
+                bytes(|it| it.used.0),
+            ),
+            ("journal_bytes", "Bytes that it has for records.", bytes(|it| it.capacity.0)),
+            (
+                "journal_serving",
+                "1 while it takes plans, 0 where there is none or it can't be written.",
+                bytes(|it| u64::from(it.is_serving)),
+            ),
+        ]
     }
 
     /// One counter by its name.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.counts().into_iter().find(|(it, _, _)| *it == name).map(|(_, _, value)| value)
     }
+}
+
+fn journal_counts(journal: JournalCounters) -> [(&'static str, &'static str, u64); 7] {
+    [
+        ("journal_records", "Records of the commit journal.", journal.records),
+        ("journal_plans", "Plans that a record made durable.", journal.plans),
+        ("journal_copied_bytes", "Bytes copied into records.", journal.copied),
+        ("journal_written_bytes", "Bytes of records, padding included.", journal.written),
+        ("journal_full", "Plans that synced their own file: it was full.", journal.full),
+        ("journal_large", "Plans that synced their own file: too large.", journal.large),
+        ("journal_settles", "Syncs asked for to have space again.", journal.settles),
+    ]
 }
 
 #[cfg(test)]
@@ -168,7 +211,7 @@ mod tests {
         let stats = Stats::default();
         stats.batches.add(3);
         stats.sync.record(Duration::from_millis(5));
-        let copy = stats.snapshot(None);
+        let copy = stats.snapshot(None, None);
         assert_eq!(copy.count("batches"), Some(3));
         assert_eq!(copy.count("ring_chains"), Some(0));
         let (_, sync) = copy.stages.iter().find(|(name, _)| *name == "sync").expect("a stage");

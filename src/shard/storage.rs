@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::disk::plain::PlainDisk;
-use crate::disk::{Disk, DiskError, Finished, Lane, Listed, Plan};
+use crate::disk::{Aligned, Disk, DiskError, Finished, Lane, Listed, Plan};
 use crate::ring::RingDisk;
 
 /// Which engine runs the plans.
@@ -82,6 +82,13 @@ impl Disk for Storage {
         }
     }
 
+    fn register(&mut self, buffer: &mut Aligned) {
+        match self {
+            Storage::Ring(ring) => ring.register(buffer),
+            Storage::Plain(plain) => plain.register(buffer),
+        }
+    }
+
     fn list(&mut self, directory: &Path) -> Result<Vec<Listed>, DiskError> {
         match self {
             Storage::Ring(ring) => ring.list(directory),
@@ -126,6 +133,10 @@ impl Disk for Aside<'_> {
             }
             self.aside.push(finished);
         }
+    }
+
+    fn register(&mut self, buffer: &mut Aligned) {
+        self.storage.register(buffer);
     }
 
     fn list(&mut self, directory: &Path) -> Result<Vec<Listed>, DiskError> {

@@ -14,14 +14,13 @@ pub async fn flusher(core: Rc<Core>) {
         // Every task that was ready with this one appends before the turn's plans are made.
         tokio::task::yield_now().await;
         let mut dirty = core.take_dirty();
+        core.stats.turns.add(u64::from(!dirty.is_empty()));
         let now = now();
         for cell in dirty.drain(..) {
             cell.dirty.set(false);
-            if let Some(plan) = cell.plan(now, &core.stats) {
-                core.submit(plan);
-            }
+            core.plan_turn(&cell, now);
         }
-        core.stats.turns.add(1);
+        core.end_turn(now);
         core.enter_and_reap();
         core.reuse(dirty);
     }

@@ -275,6 +275,28 @@ pub const SERVER: &[Setting] = &[
     ),
     // Own settings.
     of(
+        "journal.enable",
+        Kind::OneOf(&["auto", "true", "false"]),
+        Some("auto"),
+        "Whether small plans of a turn are made durable by one write to the shard's commit journal \
+         instead of an fdatasync of each file. auto: where a probe at start finds it faster; true: \
+         wherever the file system permits it.",
+    ),
+    of(
+        "journal.bytes",
+        Kind::Long(1 << 20, 1 << 30),
+        Some("67108864"),
+        "Length of each shard's journal, shard-N.journal in the data directory; rounded up to \
+         4,096. A crash costs its replay: well below a second for the default.",
+    ),
+    of(
+        "journal.plan.bytes.max",
+        Kind::Long(4096, 1 << 20),
+        Some("65536"),
+        "A partition's batches of one turn go to the journal up to this size; more of them sync \
+         their own file, since a journal writes everything twice.",
+    ),
+    of(
         "uringlog.splice.bytes.min",
         Kind::LONG_NOT_NEGATIVE,
         Some("131072"),

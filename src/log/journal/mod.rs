@@ -208,6 +208,11 @@ impl Journal {
         self.state
     }
 
+    /// Whether a write of it is under way.
+    pub fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
     /// Where it lies.
     pub fn place(&self) -> &Place {
         &self.place

@@ -1,0 +1,245 @@
+//! The shard's commit journal at work: filled at the end of a turn, told what is over, given its
+//! space back.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::disk::{DiskError, Finished, Plan};
+use crate::log::Journal;
+use crate::log::journal::{JournalCounters, JournalState, Turn};
+use crate::shard::engine::{Core, now};
+use crate::shard::journals::{JournalFile, nonce};
+use crate::shard::partition::PartitionCell;
+use crate::units::{ByteCount, Timestamp};
+
+/// The journal, and who waits for it.
+#[derive(Default)]
+pub(crate) struct JournalDesk {
+    journal: RefCell<Option<Journal>>,
+    /// Partitions whose next plan goes into the next record.
+    later: RefCell<Vec<Rc<PartitionCell>>>,
+    /// Partitions that have something to be taken back.
+    voids: RefCell<Vec<Rc<PartitionCell>>>,
+    /// Whether it was said that the journal is out of use.
+    is_frozen: Cell<bool>,
+}
+
+/// How the journal is, for whoever asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalStats {
+    /// What it has done.
+    pub counters: JournalCounters,
+    /// Bytes that a replay would look at.
+    pub used: ByteCount,
+    /// Of how many.
+    pub capacity: ByteCount,
+    /// Whether it takes plans.
+    pub is_serving: bool,
+}
+
+impl Core {
+    /// Opens a journal that was made ready.
+    ///
+    /// # Errors
+    /// What the disk says; there is no journal then.
+    pub fn open_journal(&self, file: JournalFile) -> Result<(), DiskError> {
+        let JournalFile { place, superblock, plan_bytes_max } = file;
+        let owner = self.next_number();
+        let (mut journal, plan) = Journal::new(owner, place, superblock, plan_bytes_max);
+        let opened = self.blocking(owner, |disk| {
+            if let Some(buffer) = journal.buffer() {
+                disk.register(buffer);
+            }
+            disk.run(plan)
+        });
+        opened.result.map_err(|failure| failure.error)?;
+        self.desk.journal.replace(Some(journal));
+        Ok(())
+    }
+
+    /// What a partition does at the end of a turn.
+    pub fn plan_turn(&self, cell: &Rc<PartitionCell>, now: Timestamp) {
+        let mut journal = self.desk.journal.borrow_mut();
+        match cell.plan(now, &self.stats, journal.as_mut()) {
+            Turn::Plan(plan) => self.submit(plan),
+            Turn::Later => {
+                cell.dirty.set(true);
+                self.desk.later.borrow_mut().push(cell.clone());
+            }
+            Turn::Nothing => {}
+        }
+    }
+
+    /// The record of this turn, and the syncs that give its predecessors' space back.
+    pub fn end_turn(&self, now: Timestamp) {
+        let mut journal = self.desk.journal.borrow_mut();
+        let Some(journal) = journal.as_mut() else { return };
+        let voids = std::mem::take(&mut *self.desk.voids.borrow_mut());
+        for cell in voids {
+            if !journal.take_back(&mut cell.log.borrow_mut()) {
+                self.desk.voids.borrow_mut().push(cell);
+            }
+        }
+        if let Some(plan) = journal.seal() {
+            self.submit(plan);
+        }
+        while let Some(owner) = journal.next_settle() {
+            let Some(cell) = self.cells_by_number(owner) else {
+                journal.forget(owner);
+                continue;
+            };
+            cell.log.borrow_mut().settle();
+            self.settle_now(&cell, journal, now);
+        }
+    }
+
+    fn settle_now(&self, cell: &PartitionCell, journal: &mut Journal, now: Timestamp) {
+        match cell.housekeeping_plan(now) {
+            Some(plan) => self.submit(plan),
+            None => journal.settled(&cell.log.borrow()),
+        }
+    }
+
+    /// A plan of the partition is over: the journal may have space again, or something to take
+    /// back.
+    pub fn tell_journal(&self, cell: &Rc<PartitionCell>) {
+        let mut journal = self.desk.journal.borrow_mut();
+        let Some(journal) = journal.as_mut() else { return };
+        cell.log.borrow_mut().note_journal_tail(journal.tail());
+        journal.settled(&cell.log.borrow());
+        if cell.log.borrow().is_settling() {
+            self.settle_now(cell, journal, now());
+        }
+        self.want_void(cell);
+        if journal.wants_seal() {
+            self.turn_begins();
+        }
+    }
+
+    /// Has the next record take back what the partition wants to be rid of.
+    pub fn want_void(&self, cell: &Rc<PartitionCell>) {
+        if cell.log.borrow().voids_wanted().is_empty() {
+            return;
+        }
+        let mut voids = self.desk.voids.borrow_mut();
+        if !voids.iter().any(|it| it.number == cell.number) {
+            voids.push(cell.clone());
+        }
+        self.turn_begins();
+    }
+
+    /// Whether a plan is the journal's own.
+    pub fn is_of_journal(&self, owner: u32) -> bool {
+        self.desk.journal.borrow().as_ref().is_some_and(|it| it.owner() == owner)
+    }
+
+    /// A record, or the beginning of a new round, is over.
+    pub fn journal_finished(&self, finished: Finished) {
+        let written = {
+            let mut journal = self.desk.journal.borrow_mut();
+            journal.as_mut().expect("it has a plan under way").finish(finished)
+        };
+        self.say_frozen();
+        for cell in written.voids.iter().filter_map(|owner| self.cells_by_number(*owner)) {
+            cell.log.borrow_mut().voids_over(written.is_durable);
+        }
+        for cell in written.members.iter().filter_map(|owner| self.cells_by_number(*owner)) {
+            cell.record_over(written.is_durable, &self.stats);
+            if cell.log.borrow().has_staged() || !written.is_durable {
+                self.mark_dirty(&cell);
+            }
+            self.tell_journal(&cell);
+        }
+        for cell in std::mem::take(&mut *self.desk.later.borrow_mut()) {
+            cell.dirty.set(false);
+            self.mark_dirty(&cell);
+        }
+        if !self.desk.voids.borrow().is_empty() {
+            self.turn_begins();
+        }
+    }
+
+    fn say_frozen(&self) {
+        let journal = self.desk.journal.borrow();
+        let Some(journal) = journal.as_ref() else { return };
+        let path = journal.place().directory.join(&*journal.place().name);
+        let path = path.display();
+        match journal.state() {
+            JournalState::Frozen(error) if !self.desk.is_frozen.replace(true) => {
+                tracing::error!("{path}: {error}; plans sync their own files until it works again");
+            }
+            JournalState::Serving if self.desk.is_frozen.replace(false) => {
+                tracing::warn!("{path}: the journal is in use again");
+            }
+            _ => {}
+        }
+    }
+
+    /// What has to be looked at from time to time: space that nobody asks for, and a journal that
+    /// may work again.
+    pub fn keep_journal(&self) {
+        let plan = {
+            let mut journal = self.desk.journal.borrow_mut();
+            let Some(journal) = journal.as_mut() else { return };
+            journal.restart(nonce())
+        };
+        if let Some(plan) = plan {
+            self.submit(plan);
+        }
+        self.turn_begins();
+    }
+
+    /// Before the partition is read or resumed: what a replay would look at.
+    pub fn note_tail(&self, cell: &PartitionCell) {
+        if let Some(journal) = self.desk.journal.borrow().as_ref() {
+            cell.log.borrow_mut().note_journal_tail(journal.tail());
+        }
+    }
+
+    /// The partition is gone: deleted, or closed with everything synced.
+    pub fn journal_forgets(&self, number: u32) {
+        if let Some(journal) = self.desk.journal.borrow_mut().as_mut() {
+            journal.forget(number);
+        }
+    }
+
+    /// Empties the journal at a clean stop. Says why it could not be.
+    pub fn close_journal(&self) -> Option<String> {
+        self.await_record();
+        let plan: Plan = {
+            let mut journal = self.desk.journal.borrow_mut();
+            let journal = journal.as_mut()?;
+            match journal.close(nonce()) {
+                Some(plan) => plan,
+                None => return Some("it has records of partitions that are not synced".to_owned()),
+            }
+        };
+        let finished = self.blocking(plan.tag.owner, |disk| disk.run(plan));
+        let failure = finished.result.err().map(|failure| failure.error.to_string());
+        self.journal_finished(finished);
+        failure
+    }
+
+    /// Waits for the write under way.
+    fn await_record(&self) {
+        let owner = {
+            let journal = self.desk.journal.borrow();
+            let under_way = journal.as_ref().filter(|journal| journal.is_writing());
+            let Some(journal) = under_way else { return };
+            journal.owner()
+        };
+        let finished = self.blocking(owner, |disk| disk.reap(true));
+        if let Some(finished) = finished {
+            self.journal_finished(finished);
+        }
+    }
+
+    /// How the journal is; `None` where there is none.
+    pub fn journal_stats(&self) -> Option<JournalStats> {
+        let journal = self.desk.journal.borrow();
+        let journal = journal.as_ref()?;
+        let (used, capacity) = journal.fill();
+        let is_serving = journal.state() == JournalState::Serving;
+        Some(JournalStats { counters: journal.counters(), used, capacity, is_serving })
+    }
+}

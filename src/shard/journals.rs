@@ -1,0 +1,306 @@
+//! Before the shards start: the journals of a data directory are replayed and made ready, if
+//! writing to them in place is of any use there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::disk::plain::PlainDisk;
+use crate::disk::plan::{Parts, Steps};
+use crate::disk::{
+    Aligned, BLOCK_BYTES, Disk, DiskError, FileId, Lane, Place, Plan, PlanTag, Step,
+};
+use crate::format::journal::{Superblock, file_name, shard_of};
+use crate::format::properties::{self, DirectoryId};
+use crate::log::journal::{Identity, make, replay};
+use crate::log::{JournalError, JournalReplay};
+use crate::units::{ByteCount, Position, TopicId, u64_of};
+
+/// Whether a journal is wanted (`journal.enable`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JournalMode {
+    /// Where it is faster than syncing each file.
+    Auto,
+    /// Wherever it is possible.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+/// How journals are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalOptions {
+    /// Whether.
+    pub mode: JournalMode,
+    /// Length of each shard's file.
+    pub bytes: ByteCount,
+    /// Larger plans sync their own files.
+    pub plan_bytes_max: ByteCount,
+}
+
+impl Default for JournalOptions {
+    fn default() -> JournalOptions {
+        JournalOptions {
+            mode: JournalMode::Auto,
+            bytes: ByteCount(64 << 20),
+            plan_bytes_max: ByteCount(64 << 10),
+        }
+    }
+}
+
+/// A journal that is ready to be written to.
+#[derive(Clone, Debug)]
+pub struct JournalFile {
+    /// Where it lies.
+    pub place: Place,
+    /// What its beginning says.
+    pub superblock: Superblock,
+    /// Larger plans sync their own files.
+    pub plan_bytes_max: ByteCount,
+}
+
+/// What the probe measured: medians.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalProbe {
+    /// A block written in place, durably.
+    pub in_place: Duration,
+    /// A block appended to a file, and an fdatasync.
+    pub appended: Duration,
+}
+
+/// Why small plans sync their own files.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NoJournal {
+    /// It isn't wanted.
+    #[error("journal.enable is false")]
+    Disabled,
+    /// The file system never writes in place.
+    #[error("{0} writes no block in place")]
+    CopyOnWrite(&'static str),
+    /// `O_DIRECT` is refused.
+    #[error("the file system refuses direct writes ({0})")]
+    Refused(DiskError),
+    /// The probe says that it doesn't pay.
+    #[error(
+        "a direct write takes {} us here, an append with fdatasync {} us; journal.enable=true \
+         uses the journal all the same",
+        .0.in_place.as_micros(), .0.appended.as_micros()
+    )]
+    Slower(JournalProbe),
+    /// The file can't be made.
+    #[error("{0}")]
+    Failed(#[from] JournalError),
+}
+
+/// Numbers of a disk's users that no log has: these disks are used for nothing else.
+const OWNER: u32 = 0;
+const PROBE: u32 = 1;
+/// How often each way is tried.
+const PROBES: usize = 9;
+const FILES_MAX: usize = 1 << 16;
+
+/// Replays all journals in a directory, whoever wrote them, and leaves them empty.
+///
+/// # Errors
+/// [`JournalError`]: what is in the journals could not be put in place, and they are as they were.
+pub fn replay_journals(
+    root: &Path,
+    directory: DirectoryId,
+    shards: u32,
+) -> Result<JournalReplay, JournalError> {
+    let mut disk = PlainDisk::new(FILES_MAX, None);
+    replay(&mut disk, (OWNER, &root.into()), (directory, shards), nonce())
+}
+
+/// Makes the journals of all shards ready, after [`replay_journals`].
+///
+/// # Errors
+/// [`NoJournal`]: the engine does without then.
+pub fn prepare_journals(
+    root: &Path,
+    (directory, shards): (DirectoryId, u32),
+    options: JournalOptions,
+) -> Result<(Vec<JournalFile>, JournalProbe), NoJournal> {
+    if options.mode == JournalMode::Never {
+        return Err(NoJournal::Disabled);
+    }
+    if let Some(name) = copy_on_write(root) {
+        return Err(NoJournal::CopyOnWrite(name));
+    }
+    let probed = probe_journal(root).map_err(NoJournal::Refused)?;
+    if options.mode == JournalMode::Auto && probed.appended < probed.in_place {
+        return Err(NoJournal::Slower(probed));
+    }
+    let root: Arc<Path> = root.into();
+    let mut disk = PlainDisk::new(FILES_MAX, None);
+    let mut once = |shard| {
+        let identity = Identity { directory, shard, shards };
+        make(&mut disk, (OWNER, &root), (identity, options.bytes), nonce())
+    };
+    // The first time they are made, the second time each says how many there are.
+    for shard in 0..shards {
+        once(shard)?;
+    }
+    let superblocks: Vec<Superblock> = (0..shards).map(once).collect::<Result<_, _>>()?;
+    let place = |shard| Place { directory: root.clone(), name: file_name(shard).into() };
+    let file = |(shard, superblock)| JournalFile {
+        place: place(shard),
+        superblock,
+        plan_bytes_max: options.plan_bytes_max,
+    };
+    Ok(((0..shards).zip(superblocks).map(file).collect(), probed))
+}
+
+/// How acknowledgements are made durable with these journals, in a line.
+pub fn probe_line(files: &[JournalFile], probed: JournalProbe) -> String {
+    let bytes = files.first().map_or(0, |file| file.superblock.length.0);
+    let mib = bytes >> 20;
+    let (direct, append) = (probed.in_place.as_micros(), probed.appended.as_micros());
+    format!(
+        "durability: one journal write a turn, {mib} MiB per shard (a direct write takes {direct} \
+         us here, an append with fdatasync {append} us)"
+    )
+}
+
+/// Replays the journals of a directory that one engine works on, and makes its own ready; `None`
+/// where it does without.
+///
+/// # Errors
+/// [`JournalError`]: what was left can't be put in place.
+pub fn of_directory(
+    root: &Path,
+    options: JournalOptions,
+) -> Result<Option<JournalFile>, JournalError> {
+    let id = std::fs::read(root.join(properties::FILE_NAME)).ok();
+    let id = id.and_then(|bytes| properties::parse(&bytes).ok()?.directory_id);
+    let id = id.unwrap_or(DirectoryId([0; 16]));
+    let replayed = replay_journals(root, id, 1)?;
+    if replayed.is_lossy() {
+        tracing::error!("{replayed}");
+    } else if !replayed.is_uneventful() {
+        tracing::info!("{replayed}");
+    }
+    match prepare_journals(root, (id, 1), options) {
+        Ok((files, _)) => Ok(files.into_iter().next()),
+        Err(reason) => {
+            tracing::debug!("plans sync their own files; no journal: {reason}");
+            if let Err(error) = remove_journals(root) {
+                tracing::warn!("{}: empty journals can't be removed: {error}", root.display());
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Removes the journals, which are empty, when they aren't used: a later crash must not find them.
+pub fn remove_journals(root: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        if entry.file_name().to_str().and_then(shard_of).is_some() {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Measures with two small files in a directory what a durable write in place costs, and what it is
+/// compared with.
+///
+/// # Errors
+/// What the disk says, of a refused `O_DIRECT` above all.
+pub fn probe_journal(root: &Path) -> Result<JournalProbe, DiskError> {
+    let mut disk = PlainDisk::new(FILES_MAX, None);
+    let place = |name: &str| Place { directory: root.into(), name: name.into() };
+    let (in_place, appended) = (place("in-place.probe.tmp"), place("appended.probe.tmp"));
+    let measured = measure(&mut disk, &in_place, &appended);
+    for place in [in_place, appended] {
+        run(&mut disk, Step::Remove { place })?;
+    }
+    let (mut in_place, mut appended) = measured?;
+    Ok(JournalProbe { in_place: median(&mut in_place), appended: median(&mut appended) })
+}
+
+type Times = [Duration; PROBES];
+
+/// Turn and turn about, so that a disturbance hits both.
+fn measure(
+    disk: &mut PlainDisk,
+    in_place: &Place,
+    appended: &Place,
+) -> Result<(Times, Times), DiskError> {
+    let (written, direct, by_append) = (file(0), file(1), file(2));
+    run(disk, Step::Create { file: written, place: in_place.clone() })?;
+    let zeros = Parts::from_iter([vec![0; PROBES * BLOCK_BYTES].into()]);
+    run(disk, Step::Write { file: written, at: Position(0), parts: zeros })?;
+    run(disk, Step::Sync { file: written })?;
+    run(disk, Step::OpenDirect { file: direct, place: in_place.clone() })?;
+    run(disk, Step::Create { file: by_append, place: appended.clone() })?;
+    let (mut in_place, mut by_sync) = (Times::default(), Times::default());
+    let block = bytes::Bytes::from(vec![0; BLOCK_BYTES]);
+    for number in 0..PROBES {
+        let mut buffer = Box::new(Aligned::new(BLOCK_BYTES));
+        buffer.set_length(BLOCK_BYTES);
+        let at = Position(u64_of(number * BLOCK_BYTES));
+        let started = Instant::now();
+        run(disk, Step::WriteDurable { file: direct, at, buffer })?;
+        in_place[number] = started.elapsed();
+        let parts = Parts::from_iter([block.clone()]);
+        let started = Instant::now();
+        run(disk, Step::Write { file: by_append, at, parts })?;
+        run(disk, Step::Sync { file: by_append })?;
+        by_sync[number] = started.elapsed();
+    }
+    Ok((in_place, by_sync))
+}
+
+fn median(times: &mut Times) -> Duration {
+    times.sort_unstable();
+    times[PROBES / 2]
+}
+
+fn run(disk: &mut PlainDisk, step: Step) -> Result<(), DiskError> {
+    let tag = PlanTag { owner: PROBE, lane: Lane::Append, number: 0 };
+    disk.run(Plan { tag, steps: Steps::from_iter([step]) }).result.map_err(|failure| failure.error)
+}
+
+fn file(number: u32) -> FileId {
+    FileId { owner: PROBE, number }
+}
+
+/// The name of a file system that puts what is overwritten elsewhere, so that "in place" costs what
+/// an append costs, or more.
+fn copy_on_write(root: &Path) -> Option<&'static str> {
+    let kinds: [(u32, &str); 5] = [
+        (0x9123_683e, "btrfs"),
+        (0x2fc1_2fc1, "ZFS"),
+        (0xca45_1a4e, "bcachefs"),
+        (0xf2f5_2010, "F2FS"),
+        (0x3434, "NILFS2"),
+    ];
+    let found = statfs_type(root)?;
+    kinds.into_iter().find(|(kind, _)| *kind == found).map(|(_, name)| name)
+}
+
+fn statfs_type(root: &Path) -> Option<u32> {
+    let found = loop {
+        match rustix::fs::statfs(root) {
+            Err(Errno::INTR) => {}
+            other => break other.ok()?,
+        }
+    };
+    // A magic number has 32 bits, whatever type the platform gives it.
+    u32::try_from(found.f_type & 0xffff_ffff).ok()
+}
+
+/// A random number; see [`crate::format::journal::Generation`].
+pub fn nonce() -> u64 {
+    let random = TopicId::random();
+    u64::from_be_bytes(*random.0.first_chunk().expect("16 bytes"))
+}
+
+/// The directory of a journal's place, for messages.
+pub fn path_of(file: &JournalFile) -> PathBuf {
+    file.place.directory.join(&*file.place.name)
+}

@@ -118,7 +118,7 @@ impl Core {
 
     /// Has the next record take back what the partition wants to be rid of.
     pub fn want_void(&self, cell: &Rc<PartitionCell>) {
-        if cell.log.borrow().voids_wanted().is_empty() {
+        if cell.log.borrow().void_wanted().is_none() {
             return;
         }
         let mut voids = self.desk.voids.borrow_mut();
@@ -141,7 +141,7 @@ impl Core {
         };
         self.say_frozen();
         for cell in written.voids.iter().filter_map(|owner| self.cells_by_number(*owner)) {
-            cell.log.borrow_mut().voids_over(written.is_durable);
+            cell.log.borrow_mut().void_over(written.is_durable);
         }
         for cell in written.members.iter().filter_map(|owner| self.cells_by_number(*owner)) {
             cell.record_over(written.is_durable, &self.stats);

@@ -176,7 +176,8 @@ impl Server {
         capacity::fit(&mut options.config, chosen.kind, options.shards);
         // Last, since its clean marker goes: a start that fails before leaves it as it was.
         let directory = Arc::new(DataDirectory::open(&options.directory, node, now())?);
-        let journals = journals(&directory, &options)?;
+        let journals =
+            journals(&directory, &options).map_err(|error| give_back(&directory, error))?;
         let shared = Arc::new(Shared {
             brokers: brokers(&options, &addresses),
             node,
@@ -239,6 +240,16 @@ impl Server {
         }
         Ok(self.directory.mark_clean()?)
     }
+}
+
+/// A start that fails before anything was recovered leaves the directory as it was.
+fn give_back(directory: &DataDirectory, error: StartError) -> StartError {
+    if directory.was_clean
+        && let Err(failed) = directory.mark_clean()
+    {
+        tracing::warn!("{failed}; the next start recovers");
+    }
+    error
 }
 
 /// The engine that runs, and the runtime of the network side.

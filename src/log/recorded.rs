@@ -17,7 +17,7 @@ use crate::disk::plan::Steps;
 use crate::disk::{FileId, Plan, Step};
 use crate::format::journal::{Data, ENTRY_HEADER_BYTES, PartitionName, Void};
 use crate::format::names::PartitionDirectory;
-use crate::units::{Offset, PartitionId, Position};
+use crate::units::{Offset, Position, TopicId};
 
 /// How far the record is that covers the append plan under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +35,8 @@ pub(super) enum InRecord {
 /// What a log knows of the journal.
 #[derive(Debug)]
 pub(super) struct Recorded {
+    /// What records call the log; `None` when its directory has no partition's name.
+    name: Option<PartitionName>,
     /// Newest end that a durable record covers; everything before it is durable, too.
     pub end: Target,
     /// Sequence of the newest record that has data of this log.
@@ -49,8 +51,8 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// Of a log whose records all stand in its files.
-    pub fn new(end: Target) -> Recorded {
-        Recorded { end, last: None, tail: 0, above: None, asked: None }
+    pub fn new(end: Target, name: Option<PartitionName>) -> Recorded {
+        Recorded { name, end, last: None, tail: 0, above: None, asked: None }
     }
 
     /// Whether a replay would come upon data of this log.
@@ -72,7 +74,7 @@ impl PartitionLog {
             && self.active.is_log_present()
             && !self.has_unsynced_name
             && self.cursors.durable_end == self.cursors.log_end;
-        if !is_ready || self.partition_name().is_none() {
+        if !is_ready || self.recorded.name.is_none() {
             return None;
         }
         let (_, _, parts) = self.active.staged()?;
@@ -86,7 +88,7 @@ impl PartitionLog {
     /// When there is nothing recordable, and when the record has no room for it.
     pub fn plan_recorded(&mut self, record: &mut OpenRecord<'_>) -> Plan {
         assert!(self.recordable_bytes().is_some(), "there is something to record");
-        let name = self.partition_name().expect("checked before");
+        let name = self.recorded.name.expect("checked before");
         let (segment, at, parts) = self.active.staged().expect("checked before");
         let first = first_offset(&parts[0]);
         let data = Data { name, epoch: self.leader_epoch, first, segment, at, bytes: &[] };
@@ -123,11 +125,6 @@ impl PartitionLog {
         Completed { high_watermark, ..Completed::default() }
     }
 
-    fn partition_name(&self) -> Option<PartitionName> {
-        let partition = partition_of(&self.directory)?;
-        Some(PartitionName { topic: self.topic_id, partition })
-    }
-
     /// End of what the log's own files are known to have on the device.
     pub fn on_file_end(&self) -> Offset {
         self.file_target().next
@@ -156,7 +153,7 @@ impl PartitionLog {
     /// What the next record should take back.
     pub fn void_wanted(&self) -> Option<Void> {
         let from = self.recorded.above.filter(|_| self.recorded.is_live())?;
-        Some(Void { name: self.partition_name()?, from })
+        Some(Void { name: self.recorded.name?, from })
     }
 
     /// The record under way takes back what [`PartitionLog::void_wanted`] says.
@@ -227,8 +224,8 @@ impl PartitionLog {
 
     /// After a resume: the journal may still have data of the log.
     pub(super) fn inherit_record(&mut self, before: &PartitionLog) {
-        let Recorded { last, tail, .. } = before.recorded;
-        self.recorded = Recorded { last, tail, ..Recorded::new(self.end) };
+        let Recorded { name, last, tail, .. } = before.recorded;
+        self.recorded = Recorded { last, tail, ..Recorded::new(self.end, name) };
     }
 }
 
@@ -237,8 +234,9 @@ fn first_offset(batch: &[u8]) -> Offset {
     Offset(u64::from_be_bytes(bytes))
 }
 
-/// The number of the partition that a directory belongs to.
-fn partition_of(directory: &std::path::Path) -> Option<PartitionId> {
+/// What records call the partition that lies in a directory.
+pub(super) fn name_of(topic: TopicId, directory: &std::path::Path) -> Option<PartitionName> {
     let name = directory.file_name()?.to_str()?;
-    PartitionDirectory::parse(name).ok().map(|it| it.partition)
+    let partition = PartitionDirectory::parse(name).ok()?.partition;
+    Some(PartitionName { topic, partition })
 }

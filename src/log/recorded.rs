@@ -4,7 +4,7 @@
 //! batches stand in the record as they stand in `.log`. The files follow when the journal wants its
 //! space back ([`PartitionLog::settle`]). A replay knows the files by name and position only, so:
 //!
-//! - A plan that makes a file, or seals one, syncs it as ever, and its name: a segment that a record
+//! - A plan that makes a file, or seals one, syncs it as ever, and its name: a segment that a
 //!   names and that isn't there was deleted since.
 //! - Offsets that a failed plan had are given again only after its data was taken back.
 

@@ -163,8 +163,7 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Takes the directory, making it when it isn't there. From here on until
-    /// [`DataDirectory::mark_clean`] a stop counts as a crash.
+    /// Takes the directory, making it when it isn't there.
     ///
     /// # Errors
     /// Which file, why, and what to do.
@@ -172,14 +171,22 @@ impl DataDirectory {
         create_directory(path)?;
         let lock = DirectoryLock::acquire(path)?;
         let identity = identity(path, node, now)?;
-        let marker = path.join(clean_shutdown::FILE_NAME);
-        let was_clean = match fs::remove_file(&marker) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(DirectoryError::File { path: marker, error }),
-        };
-        sync_directory(path)?;
+        let was_clean = path.join(clean_shutdown::FILE_NAME).exists();
         Ok(DataDirectory { path: path.to_owned(), identity, was_clean, _lock: lock })
+    }
+
+    /// From here on until [`DataDirectory::mark_clean`] a stop counts as a crash.
+    ///
+    /// # Errors
+    /// When the marker can't be taken away.
+    pub fn begin(&self) -> Result<(), DirectoryError> {
+        let marker = self.path.join(clean_shutdown::FILE_NAME);
+        match fs::remove_file(&marker) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(DirectoryError::File { path: marker, error }),
+        }
+        sync_directory(&self.path)
     }
 
     /// Where it is.
@@ -490,7 +497,13 @@ mod tests {
     fn the_clean_marker_counts_once() {
         let root = temporary();
         open(root.path()).expect("new").mark_clean().expect("written");
-        assert!(open(root.path()).expect("left in order").was_clean);
+        let second = open(root.path()).expect("left in order");
+        assert!(second.was_clean);
+        drop(second);
+        let third = open(root.path()).expect("nothing has begun");
+        assert!(third.was_clean);
+        third.begin().expect("the marker goes");
+        drop(third);
         assert!(!open(root.path()).expect("not marked again").was_clean);
     }
 

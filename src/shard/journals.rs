@@ -14,7 +14,7 @@ use crate::disk::{
 };
 use crate::format::journal::{Superblock, file_name, shard_of};
 use crate::format::properties::{self, DirectoryId};
-use crate::log::journal::{Identity, make, replay};
+use crate::log::journal::{self, Identity, make, replay};
 use crate::log::{JournalError, JournalReplay};
 use crate::units::{ByteCount, Position, TopicId, u64_of};
 
@@ -114,6 +114,24 @@ pub fn replay_journals(
     replay(&mut disk, (OWNER, &root.into()), (directory, shards), nonce())
 }
 
+/// Whether the journals in a directory can be replayed, as far as can be told before.
+///
+/// # Errors
+/// [`JournalError`]: one is missing, or another's. Nothing was changed.
+pub fn check_journals(root: &Path, directory: DirectoryId) -> Result<(), JournalError> {
+    let mut disk = PlainDisk::new(FILES_MAX, None);
+    journal::check(&mut disk, (OWNER, &root.into()), directory)
+}
+
+/// Whether a replay would find nothing. Reads all journals and changes nothing.
+///
+/// # Errors
+/// As [`check_journals`], and when one can't be read.
+pub fn are_journals_empty(root: &Path, directory: DirectoryId) -> Result<bool, JournalError> {
+    let mut disk = PlainDisk::new(FILES_MAX, None);
+    journal::is_empty(&mut disk, (OWNER, &root.into()), directory)
+}
+
 /// Makes the journals of all shards ready, after [`replay_journals`].
 ///
 /// # Errors
@@ -135,15 +153,17 @@ pub fn prepare_journals(
     }
     let root: Arc<Path> = root.into();
     let mut disk = PlainDisk::new(FILES_MAX, None);
-    let mut once = |shard| {
+    let mut once = |shard, shards| {
         let identity = Identity { directory, shard, shards };
         make(&mut disk, (OWNER, &root), (identity, options.bytes), nonce())
     };
-    // The first time they are made, the second time each says how many there are.
+    // The first time they are made, the second time each says how many there are: until all are
+    // there, none may be missed.
     for shard in 0..shards {
-        once(shard)?;
+        once(shard, 0)?;
     }
-    let superblocks: Vec<Superblock> = (0..shards).map(once).collect::<Result<_, _>>()?;
+    let again = (0..shards).map(|shard| once(shard, shards));
+    let superblocks: Vec<Superblock> = again.collect::<Result<_, _>>()?;
     let place = |shard| Place { directory: root.clone(), name: file_name(shard).into() };
     let file = |(shard, superblock)| JournalFile {
         place: place(shard),

@@ -74,6 +74,11 @@ impl JournalReplay {
         self.journals.iter().any(|it| it.damaged.is_some() || !it.holes.is_empty())
     }
 
+    /// Those that are damaged.
+    fn damaged(&self) -> impl Iterator<Item = &Replayed> {
+        self.journals.iter().filter(|it| it.damaged.is_some())
+    }
+
     /// Whether any journal had records.
     pub fn is_uneventful(&self) -> bool {
         self.journals.iter().all(|it| it.records == 0 && it.damaged.is_none())
@@ -118,8 +123,8 @@ pub fn replay(
     (directory, shards): (DirectoryId, u32),
     nonce: u64,
 ) -> Result<JournalReplay, JournalError> {
-    let mut files = Files::new(disk, root.clone(), owner);
     let run = Run { root: root.clone(), directory, shards, nonce };
+    let mut files = Files::new(disk, root.clone(), owner);
     let replayed = run.all(&mut files);
     if replayed.is_err() {
         files.abandon();
@@ -127,11 +132,51 @@ pub fn replay(
     replayed
 }
 
+/// Whether the journals in a directory are its own, and none is missing: what [`replay`] asks
+/// before it changes anything.
+///
+/// # Errors
+/// As [`replay`]'s.
+pub fn check(
+    disk: &mut dyn Disk,
+    (owner, root): (u32, &Arc<Path>),
+    directory: DirectoryId,
+) -> Result<(), JournalError> {
+    let run = Run { root: root.clone(), directory, shards: 0, nonce: 0 };
+    let mut files = Files::new(disk, root.clone(), owner);
+    let found = run.found(&mut files);
+    files.abandon();
+    found.map(drop)
+}
+
+/// Whether [`replay`] would find every journal empty. Reads all of them and changes nothing.
+///
+/// # Errors
+/// As [`replay`]'s.
+pub fn is_empty(
+    disk: &mut dyn Disk,
+    (owner, root): (u32, &Arc<Path>),
+    directory: DirectoryId,
+) -> Result<bool, JournalError> {
+    let run = Run { root: root.clone(), directory, shards: 0, nonce: 0 };
+    let mut files = Files::new(disk, root.clone(), owner);
+    let is_empty = run.is_empty(&mut files);
+    files.abandon();
+    is_empty
+}
+
 struct Run {
     root: Arc<Path>,
     directory: DirectoryId,
     shards: u32,
     nonce: u64,
+}
+
+/// A journal that was found.
+struct Found {
+    shard: u32,
+    length: ByteCount,
+    superblock: Superblock,
 }
 
 /// A journal in memory.
@@ -152,6 +197,25 @@ struct Usable<'a> {
 impl Run {
     fn all(&self, files: &mut Files<'_>) -> Result<JournalReplay, JournalError> {
         let failed = |error| JournalError::disk(&self.root, error);
+        let journals = self.found(files)?;
+        let mut report = JournalReplay::default();
+        for found in &journals {
+            let loaded = load(files, found).map_err(failed)?;
+            report.journals.push(self.one(files, found, &loaded)?);
+        }
+        self.set_aside(files, &journals, &report).map_err(failed)?;
+        let is_damaged = |shard| report.damaged().any(|it| it.shard == shard);
+        for found in journals.iter().filter(|it| self.shards <= it.shard) {
+            if !is_damaged(found.shard) {
+                files.remove(&file_name(found.shard)).map_err(failed)?;
+            }
+        }
+        Ok(report)
+    }
+
+    /// All journals, in the order of their shards.
+    fn found(&self, files: &mut Files<'_>) -> Result<Vec<Found>, JournalError> {
+        let failed = |error| JournalError::disk(&self.root, error);
         let listed = files.list().map_err(failed)?;
         let mut shards: Vec<(u32, ByteCount)> = listed
             .iter()
@@ -159,22 +223,25 @@ impl Run {
             .filter_map(|entry| Some((shard_of(&entry.name)?, entry.length)))
             .collect();
         shards.sort_unstable();
-        let mut journals = Vec::new();
-        for (shard, length) in &shards {
-            journals.push(self.head(files, *shard, *length)?);
+        let mut journals = Vec::with_capacity(shards.len());
+        for (shard, length) in shards {
+            let superblock = self.head(files, shard, length)?;
+            journals.push(Found { shard, length, superblock });
         }
         self.check_complete(&journals)?;
-        let mut report = JournalReplay::default();
-        for (superblock, (shard, length)) in journals.iter().zip(shards) {
-            let loaded = load(files, *superblock, (shard, length)).map_err(failed)?;
-            report.journals.push(self.one(files, shard, &loaded)?);
-        }
-        for (shard, _) in listed.iter().filter_map(|it| Some((shard_of(&it.name)?, it.length))) {
-            if self.shards <= shard {
-                files.remove(&file_name(shard)).map_err(failed)?;
+        Ok(journals)
+    }
+
+    fn is_empty(&self, files: &mut Files<'_>) -> Result<bool, JournalError> {
+        for found in self.found(files)? {
+            let loaded = load(files, &found);
+            let loaded = loaded.map_err(|error| JournalError::disk(&self.root, error))?;
+            let Usable { records, damaged } = usable(&loaded);
+            if !records.is_empty() || damaged.is_some() {
+                return Ok(false);
             }
         }
-        Ok(report)
+        Ok(true)
     }
 
     fn head(
@@ -197,9 +264,9 @@ impl Run {
     }
 
     /// Every journal says how many there were.
-    fn check_complete(&self, journals: &[Superblock]) -> Result<(), JournalError> {
-        let shards = journals.iter().map(|it| it.shards).max().unwrap_or(0);
-        let is_there = |shard: &u32| journals.iter().any(|it| it.shard == *shard);
+    fn check_complete(&self, journals: &[Found]) -> Result<(), JournalError> {
+        let shards = journals.iter().map(|it| it.superblock.shards).max().unwrap_or(0);
+        let is_there = |shard: &u32| journals.iter().any(|it| it.superblock.shard == *shard);
         match (0..shards).find(|shard| !is_there(shard)) {
             None => Ok(()),
             Some(shard) => {
@@ -212,13 +279,13 @@ impl Run {
     fn one(
         &self,
         files: &mut Files<'_>,
-        shard: u32,
+        found: &Found,
         loaded: &Loaded,
     ) -> Result<Replayed, JournalError> {
         let failed = |error| JournalError::disk(&self.root, error);
         let usable = usable(loaded);
         let mut report = Replayed {
-            shard,
+            shard: found.shard,
             records: u64_of(usable.records.len()),
             written: ByteCount(0),
             present: ByteCount(0),
@@ -237,39 +304,59 @@ impl Run {
             }
         }
         report.deleted = entries.values().map(|it| u64_of(it.len())).sum();
-        self.empty(files, loaded, usable.damaged, &mut report).map_err(failed)?;
+        // Everything is in place and durable.
+        match usable.damaged {
+            Some(record) => {
+                let number = found.superblock.generation.number;
+                report.damaged = Some((record, format!("{}.damaged-{number}", loaded.name)));
+            }
+            None => {
+                // Those of further shards go next, and are not to be missed then.
+                let shards = self.shards.min(found.superblock.shards);
+                self.empty(files, (found, 1), shards).map_err(failed)?;
+            }
+        }
         Ok(report)
     }
 
-    /// Everything is in place and durable. A damaged journal is kept for whoever wants to look.
+    /// Begins a new round, so many after the one that was found.
     fn empty(
         &self,
         files: &mut Files<'_>,
-        loaded: &Loaded,
-        damaged: Option<u64>,
-        report: &mut Replayed,
+        (found, later): (&Found, u64),
+        shards: u32,
     ) -> Result<(), OpenError> {
-        let Superblock { generation, .. } = loaded.superblock;
-        if let Some(record) = damaged {
-            let kept = format!("{}.damaged-{}", loaded.name, generation.number);
-            files.rename(&loaded.name, &kept)?;
-            files.sync_directory()?;
-            report.damaged = Some((record, kept));
+        let number = found.superblock.generation.number + later;
+        let generation = Generation { number, nonce: self.nonce };
+        let next = Superblock { generation, shards, ..found.superblock };
+        write_superblock(files, &file_name(found.shard), &next)
+    }
+
+    /// Damaged journals are kept for whoever wants to look. None is to be missed at the next start,
+    /// should this one end before there are new ones.
+    fn set_aside(
+        &self,
+        files: &mut Files<'_>,
+        journals: &[Found],
+        report: &JournalReplay,
+    ) -> Result<(), OpenError> {
+        if report.damaged().next().is_none() {
             return Ok(());
         }
-        let generation = Generation { number: generation.number + 1, nonce: self.nonce };
-        // Those of further shards go next, and are not to be missed then.
-        let shards = self.shards.min(loaded.superblock.shards);
-        let next = Superblock { generation, shards, ..loaded.superblock };
-        write_superblock(files, &loaded.name, &next)
+        let is_damaged = |shard| report.damaged().any(|it| it.shard == shard);
+        for found in journals.iter().filter(|it| !is_damaged(it.shard)) {
+            self.empty(files, (found, 2), 0)?;
+        }
+        for Replayed { shard, damaged, .. } in report.damaged() {
+            let (_, kept) = damaged.as_ref().expect("it is damaged");
+            files.rename(&file_name(*shard), kept)?;
+        }
+        files.sync_directory()
     }
 }
 
-fn load(
-    files: &mut Files<'_>,
-    superblock: Superblock,
-    (shard, length): (u32, ByteCount),
-) -> Result<Loaded, OpenError> {
+fn load(files: &mut Files<'_>, found: &Found) -> Result<Loaded, OpenError> {
+    let Found { shard, length, superblock } = *found;
     let name = file_name(shard);
     let wanted = superblock.length.0.min(length.0);
     let file = files.open(&name)?;

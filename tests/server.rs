@@ -13,6 +13,8 @@ mod full_disk;
 mod in_place;
 #[path = "server/journal.rs"]
 mod journal;
+#[path = "server/journal_files.rs"]
+mod journal_files;
 #[path = "server/kills.rs"]
 mod kills;
 #[path = "server/no_io_uring.rs"]

@@ -147,17 +147,15 @@ pub fn prepare_journals(
     let probed = try_journal(root, options.mode)?;
     let root: Arc<Path> = root.into();
     let mut disk = PlainDisk::new(FILES_MAX, None);
-    let mut once = |shard, shards| {
+    let mut once = |shard| {
         let identity = Identity { directory, shard, shards };
         make(&mut disk, (OWNER, &root), (identity, options.bytes), nonce())
     };
-    // The first time they are made, the second time each says how many there are: until all are
-    // there, none may be missed.
+    // The first time they are made, the second time each says how many there are.
     for shard in 0..shards {
-        once(shard, 0)?;
+        once(shard)?;
     }
-    let again = (0..shards).map(|shard| once(shard, shards));
-    let superblocks: Vec<Superblock> = again.collect::<Result<_, _>>()?;
+    let superblocks: Vec<Superblock> = (0..shards).map(once).collect::<Result<_, _>>()?;
     let place = |shard| Place { directory: root.clone(), name: file_name(shard).into() };
     let file = |(shard, superblock)| JournalFile {
         place: place(shard),

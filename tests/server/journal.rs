@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
@@ -15,25 +15,12 @@ use uringlog::units::usize_of;
 use crate::support::ENGINES;
 use crate::support::batch::{self, of};
 use crate::support::client::Client;
+use crate::support::files::{contents, journals, logs, names};
 use crate::support::load::{Load, Random, leaders};
 use crate::support::process::{Broker, Launch};
 use crate::support::wait;
 
 const SECTOR_BYTES: u64 = 512;
-
-fn journals(launch: &Launch) -> Vec<String> {
-    names(launch.place(), |name| name.ends_with(".journal"))
-}
-
-fn names(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
-    let entries = fs::read_dir(directory).expect("it is there");
-    let name = |entry: std::io::Result<fs::DirEntry>| {
-        entry.expect("an entry").file_name().into_string().expect("names are text")
-    };
-    let mut names: Vec<String> = entries.map(name).filter(|name| is_wanted(name)).collect();
-    names.sort();
-    names
-}
 
 fn recover(launch: &Launch) -> (bool, String) {
     let place = launch.place().to_str().expect("text");
@@ -176,20 +163,6 @@ impl Image {
     }
 }
 
-/// The `.log` files of all partitions and how long they are.
-fn logs(root: &Path) -> HashMap<PathBuf, u64> {
-    let mut found = HashMap::new();
-    for name in names(root, |name| root.join(name).is_dir()) {
-        let directory = root.join(name);
-        for name in names(&directory, |name| name.ends_with(".log")) {
-            let path = directory.join(name);
-            let length = fs::metadata(&path).expect("it is there").len();
-            found.insert(path, length);
-        }
-    }
-    found
-}
-
 #[test]
 fn after_a_power_cut_the_journal_brings_back_what_was_acknowledged() {
     for (seed, engine) in (10..).zip(ENGINES) {
@@ -258,21 +231,6 @@ fn assert_whole(launch: &Launch, records: i64) {
         }
         assert_eq!(next, records, "{}", path.display());
     }
-}
-
-/// All files of a directory with what is in them.
-fn contents(root: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut found = Vec::new();
-    for name in names(root, |_| true) {
-        let path = root.join(&name);
-        if path.is_dir() {
-            let inner = contents(&path).into_iter();
-            found.extend(inner.map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
-        } else {
-            found.push((name, fs::read(&path).expect("it is there")));
-        }
-    }
-    found
 }
 
 #[test]

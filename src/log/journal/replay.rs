@@ -74,11 +74,6 @@ impl JournalReplay {
         self.journals.iter().any(|it| it.damaged.is_some() || !it.holes.is_empty())
     }
 
-    /// Those that are damaged.
-    fn damaged(&self) -> impl Iterator<Item = &Replayed> {
-        self.journals.iter().filter(|it| it.damaged.is_some())
-    }
-
     /// Whether any journal had records.
     pub fn is_uneventful(&self) -> bool {
         self.journals.iter().all(|it| it.records == 0 && it.damaged.is_none())
@@ -123,8 +118,8 @@ pub fn replay(
     (directory, shards): (DirectoryId, u32),
     nonce: u64,
 ) -> Result<JournalReplay, JournalError> {
-    let run = Run { root: root.clone(), directory, shards, nonce };
     let mut files = Files::new(disk, root.clone(), owner);
+    let run = Run { root: root.clone(), directory, shards, nonce };
     let replayed = run.all(&mut files);
     if replayed.is_err() {
         files.abandon();
@@ -172,13 +167,6 @@ struct Run {
     nonce: u64,
 }
 
-/// A journal that was found.
-struct Found {
-    shard: u32,
-    length: ByteCount,
-    superblock: Superblock,
-}
-
 /// A journal in memory.
 struct Loaded {
     name: String,
@@ -197,44 +185,45 @@ struct Usable<'a> {
 impl Run {
     fn all(&self, files: &mut Files<'_>) -> Result<JournalReplay, JournalError> {
         let failed = |error| JournalError::disk(&self.root, error);
-        let journals = self.found(files)?;
+        let (shards, journals) = self.found(files)?;
         let mut report = JournalReplay::default();
-        for found in &journals {
-            let loaded = load(files, found).map_err(failed)?;
-            report.journals.push(self.one(files, found, &loaded)?);
+        for (superblock, (shard, length)) in journals.iter().zip(&shards) {
+            let loaded = load(files, *superblock, (*shard, *length)).map_err(failed)?;
+            report.journals.push(self.one(files, *shard, &loaded)?);
         }
-        self.set_aside(files, &journals, &report).map_err(failed)?;
-        let is_damaged = |shard| report.damaged().any(|it| it.shard == shard);
-        for found in journals.iter().filter(|it| self.shards <= it.shard) {
-            if !is_damaged(found.shard) {
-                files.remove(&file_name(found.shard)).map_err(failed)?;
+        for it in report.journals.iter().filter(|it| self.shards <= it.shard) {
+            // One that was damaged has another name now.
+            if it.damaged.is_none() {
+                files.remove(&file_name(it.shard)).map_err(failed)?;
             }
         }
         Ok(report)
     }
 
-    /// All journals, in the order of their shards.
-    fn found(&self, files: &mut Files<'_>) -> Result<Vec<Found>, JournalError> {
-        let failed = |error| JournalError::disk(&self.root, error);
-        let listed = files.list().map_err(failed)?;
+    /// All journals in the order of their shards: number, length, superblock.
+    fn found(
+        &self,
+        files: &mut Files<'_>,
+    ) -> Result<(Vec<(u32, ByteCount)>, Vec<Superblock>), JournalError> {
+        let listed = files.list().map_err(|error| JournalError::disk(&self.root, error))?;
         let mut shards: Vec<(u32, ByteCount)> = listed
             .iter()
             .filter(|entry| !entry.is_directory)
             .filter_map(|entry| Some((shard_of(&entry.name)?, entry.length)))
             .collect();
         shards.sort_unstable();
-        let mut journals = Vec::with_capacity(shards.len());
-        for (shard, length) in shards {
-            let superblock = self.head(files, shard, length)?;
-            journals.push(Found { shard, length, superblock });
+        let mut journals = Vec::new();
+        for (shard, length) in &shards {
+            journals.push(self.head(files, *shard, *length)?);
         }
         self.check_complete(&journals)?;
-        Ok(journals)
+        Ok((shards, journals))
     }
 
     fn is_empty(&self, files: &mut Files<'_>) -> Result<bool, JournalError> {
-        for found in self.found(files)? {
-            let loaded = load(files, &found);
+        let (shards, journals) = self.found(files)?;
+        for (superblock, place) in journals.iter().zip(shards) {
+            let loaded = load(files, *superblock, place);
             let loaded = loaded.map_err(|error| JournalError::disk(&self.root, error))?;
             let Usable { records, damaged } = usable(&loaded);
             if !records.is_empty() || damaged.is_some() {
@@ -264,9 +253,9 @@ impl Run {
     }
 
     /// Every journal says how many there were.
-    fn check_complete(&self, journals: &[Found]) -> Result<(), JournalError> {
-        let shards = journals.iter().map(|it| it.superblock.shards).max().unwrap_or(0);
-        let is_there = |shard: &u32| journals.iter().any(|it| it.superblock.shard == *shard);
+    fn check_complete(&self, journals: &[Superblock]) -> Result<(), JournalError> {
+        let shards = journals.iter().map(|it| it.shards).max().unwrap_or(0);
+        let is_there = |shard: &u32| journals.iter().any(|it| it.shard == *shard);
         match (0..shards).find(|shard| !is_there(shard)) {
             None => Ok(()),
             Some(shard) => {
@@ -279,13 +268,13 @@ impl Run {
     fn one(
         &self,
         files: &mut Files<'_>,
-        found: &Found,
+        shard: u32,
         loaded: &Loaded,
     ) -> Result<Replayed, JournalError> {
         let failed = |error| JournalError::disk(&self.root, error);
         let usable = usable(loaded);
         let mut report = Replayed {
-            shard: found.shard,
+            shard,
             records: u64_of(usable.records.len()),
             written: ByteCount(0),
             present: ByteCount(0),
@@ -304,59 +293,39 @@ impl Run {
             }
         }
         report.deleted = entries.values().map(|it| u64_of(it.len())).sum();
-        // Everything is in place and durable.
-        match usable.damaged {
-            Some(record) => {
-                let number = found.superblock.generation.number;
-                report.damaged = Some((record, format!("{}.damaged-{number}", loaded.name)));
-            }
-            None => {
-                // Those of further shards go next, and are not to be missed then.
-                let shards = self.shards.min(found.superblock.shards);
-                self.empty(files, (found, 1), shards).map_err(failed)?;
-            }
-        }
+        self.empty(files, loaded, usable.damaged, &mut report).map_err(failed)?;
         Ok(report)
     }
 
-    /// Begins a new round, so many after the one that was found.
+    /// Everything is in place and durable. A damaged journal is kept for whoever wants to look.
     fn empty(
         &self,
         files: &mut Files<'_>,
-        (found, later): (&Found, u64),
-        shards: u32,
+        loaded: &Loaded,
+        damaged: Option<u64>,
+        report: &mut Replayed,
     ) -> Result<(), OpenError> {
-        let number = found.superblock.generation.number + later;
-        let generation = Generation { number, nonce: self.nonce };
-        let next = Superblock { generation, shards, ..found.superblock };
-        write_superblock(files, &file_name(found.shard), &next)
-    }
-
-    /// Damaged journals are kept for whoever wants to look. None is to be missed at the next start,
-    /// should this one end before there are new ones.
-    fn set_aside(
-        &self,
-        files: &mut Files<'_>,
-        journals: &[Found],
-        report: &JournalReplay,
-    ) -> Result<(), OpenError> {
-        if report.damaged().next().is_none() {
+        let Superblock { generation, .. } = loaded.superblock;
+        if let Some(record) = damaged {
+            let kept = format!("{}.damaged-{}", loaded.name, generation.number);
+            files.rename(&loaded.name, &kept)?;
+            files.sync_directory()?;
+            report.damaged = Some((record, kept));
             return Ok(());
         }
-        let is_damaged = |shard| report.damaged().any(|it| it.shard == shard);
-        for found in journals.iter().filter(|it| !is_damaged(it.shard)) {
-            self.empty(files, (found, 2), 0)?;
-        }
-        for Replayed { shard, damaged, .. } in report.damaged() {
-            let (_, kept) = damaged.as_ref().expect("it is damaged");
-            files.rename(&file_name(*shard), kept)?;
-        }
-        files.sync_directory()
+        let generation = Generation { number: generation.number + 1, nonce: self.nonce };
+        // Those of further shards go next, and are not to be missed then.
+        let shards = self.shards.min(loaded.superblock.shards);
+        let next = Superblock { generation, shards, ..loaded.superblock };
+        write_superblock(files, &loaded.name, &next)
     }
 }
 
-fn load(files: &mut Files<'_>, found: &Found) -> Result<Loaded, OpenError> {
-    let Found { shard, length, superblock } = *found;
+fn load(
+    files: &mut Files<'_>,
+    superblock: Superblock,
+    (shard, length): (u32, ByteCount),
+) -> Result<Loaded, OpenError> {
     let name = file_name(shard);
     let wanted = superblock.length.0.min(length.0);
     let file = files.open(&name)?;

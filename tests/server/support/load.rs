@@ -116,6 +116,17 @@ impl Load {
         })
     }
 
+    /// Produces one record to a partition; the error code.
+    pub fn try_produce(&mut self, client: &mut Client, partition: i32) -> i16 {
+        let ledger = &mut self.partitions[usize::try_from(partition).expect("it is there")];
+        let value = ledger.send(self.value_bytes);
+        let answer = client.produce(self.topic, partition, batch::of(&[&value]));
+        if answer.error_code == 0 {
+            ledger.acknowledge(answer.base_offset, value);
+        }
+        answer.error_code
+    }
+
     /// Produces this many records to each partition, one after the other.
     pub fn produce(&mut self, broker: &Broker, records: usize) {
         let leaders = leaders(broker, self.topic);

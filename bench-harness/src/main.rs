@@ -6,7 +6,7 @@ mod sys;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use experiments::{Failure, chains, load, splice};
+use experiments::{Failure, chains, journal, load, splice};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -19,6 +19,9 @@ struct Arguments {
 enum Experiment {
     /// From socket to file with two rings on one thread: linked chains against plain writes.
     Chains(chains::Options),
+    /// Turns of one shard that are durable on the device: the commit journal against linked syncs
+    /// and plain files.
+    Journal(journal::Options),
     /// Open-loop load on any Kafka broker: latency from the scheduled time.
     #[command(subcommand)]
     Load(load::Load),
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.experiment {
         Experiment::Chains(options) => chains::run(&options),
+        Experiment::Journal(options) => journal::run(&options),
         Experiment::Load(load) => load::run(&load),
         Experiment::Splice(options) => splice::run(&options),
     }

@@ -22,8 +22,8 @@
 //!
 //! All numbers are big-endian, as in Kafka's own files. An entry of kind 1 (data) carries batches
 //! as they stand in `.log`: of which segment (base offset), from which position on. One of kind 2
-//! (void) takes back what earlier records have of its partition: with `first offset` F and
-//! `segment` S, data that begins at offset F or beyond in segments below S; it has no payload.
+//! (void) takes back what earlier records have of its partition at its first offset and beyond;
+//! the rest of it is zero.
 //!
 //! A record counts when magic, generation, nonce and checksum are right. The generation grows with
 //! each restart of the journal, so records of former rounds mean nothing; the nonce is drawn at
@@ -210,10 +210,8 @@ pub struct Data<'a> {
 pub struct Void {
     /// Which partition.
     pub name: PartitionName,
-    /// Entries that begin at this offset or beyond,
+    /// Entries that begin at this offset or beyond.
     pub from: Offset,
-    /// and are of a segment with a base offset below this.
-    pub below: Offset,
 }
 
 /// What a record says about itself.
@@ -281,13 +279,13 @@ impl RecordBuilder {
     /// # Panics
     /// When the memory is too short.
     pub fn void(&mut self, memory: &mut [u8], void: Void) {
-        let Void { name, from, below } = void;
+        let Void { name, from } = void;
         let head = EntryHead {
             kind: KIND_VOID,
             name,
             epoch: LeaderEpoch::NONE,
             first: from,
-            segment: below,
+            segment: Offset(0),
             at: Position(0),
         };
         head.encode(&mut memory[self.length..], 0);
@@ -387,17 +385,17 @@ impl<'a> Record<'a> {
 fn decode_entry<'a>(head: &[u8], bytes: &'a [u8]) -> Option<Entry<'a>> {
     let topic = TopicId(bytes_at(head, 8));
     let name = PartitionName { topic, partition: PartitionId(u32_at(head, 24)) };
-    let (first, segment) = (Offset(u64_at(head, 32)), Offset(u64_at(head, 40)));
+    let first = Offset(u64_at(head, 32));
     match head[0] {
         KIND_DATA => Some(Entry::Data(Data {
             name,
             epoch: LeaderEpoch(i32::from_be_bytes(bytes_at(head, 28))),
             first,
-            segment,
+            segment: Offset(u64_at(head, 40)),
             at: Position(u64_at(head, 48)),
             bytes,
         })),
-        KIND_VOID => Some(Entry::Void(Void { name, from: first, below: segment })),
+        KIND_VOID => Some(Entry::Void(Void { name, from: first })),
         _ => None,
     }
 }
@@ -460,7 +458,7 @@ mod tests {
     }
 
     fn void() -> Void {
-        Void { name: NAME, from: Offset(100), below: Offset::MAX }
+        Void { name: NAME, from: Offset(100) }
     }
 
     #[test]

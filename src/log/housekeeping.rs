@@ -95,11 +95,6 @@ impl Housekeeping {
         self.wants_settle || matches!(self.job, Some(Job::Settle(_)))
     }
 
-    /// The end below which the segments lie that a retention pass took and that are whole.
-    pub fn deleted_below(&self) -> Option<Offset> {
-        self.deleted.iter().take_while(|it| it.is_settled).last().map(|it| it.next_base)
-    }
-
     /// Files of deleted segments that are still open.
     pub fn open_files(&self) -> impl Iterator<Item = FileId> + '_ {
         let indexes = |files: SegmentFiles| [files.log, files.index, files.time_index];
@@ -208,7 +203,7 @@ impl PartitionLog {
             || housekeeping.wants_settle
             || !housekeeping.to_close.is_empty()
             || self.unflushed().any(SealedSegment::wants_flush)
-            || self.may_rename();
+            || housekeeping.deleted.front().is_some_and(|segment| segment.is_settled);
         let at_once = has_work.then_some(housekeeping.not_before.unwrap_or(Timestamp(0)));
         let unlink = housekeeping.renamed.front().map(|doomed| doomed.unlink_at);
         let is_unsynced = self.cursors.next > self.secured();
@@ -227,7 +222,7 @@ impl PartitionLog {
         if std::mem::take(&mut self.housekeeping.has_new_epochs) {
             return Some((Job::Epochs, self.epochs_steps()));
         }
-        if self.may_rename() {
+        if self.housekeeping.deleted.front().is_some_and(|segment| segment.is_settled) {
             let segment = self.housekeeping.deleted.pop_front().expect("it was just seen");
             let doomed = Doomed::new(segment, self.unlink_at(now));
             let steps = self.rename_steps(&doomed);
@@ -245,11 +240,6 @@ impl PartitionLog {
             ));
         }
         None
-    }
-
-    fn may_rename(&self) -> bool {
-        let first = self.housekeeping.deleted.front();
-        first.is_some_and(|it| it.is_settled && self.is_taken_back_below(it.next_base))
     }
 
     fn unlink_at(&self, now: Timestamp) -> Timestamp {

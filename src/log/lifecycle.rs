@@ -10,7 +10,7 @@ use super::housekeeping::{Housekeeping, place_of_directory};
 use super::locate::Notes;
 use super::partition::{Cause, InFlight, LogSpec, LogState, PartitionLog, Target};
 use super::producers::Producers;
-use super::recorded::Recorded;
+use super::recorded::{self, Recorded};
 use super::roll;
 use super::segment::{ActiveSegment, Beginning, Planner, SealedSegment, SegmentFiles};
 use crate::disk::plan::{Parts, Steps};
@@ -174,6 +174,7 @@ impl PartitionLog {
     /// Puts a log together from what was created or recovered.
     pub(super) fn assemble(spec: LogSpec, parts: LogParts) -> PartitionLog {
         let end = parts.end;
+        let name = recorded::name_of(spec.topic_id, &spec.directory);
         PartitionLog {
             number: spec.number,
             directory: spec.directory,
@@ -199,7 +200,7 @@ impl PartitionLog {
             epochs: parts.epochs,
             housekeeping: Housekeeping::default(),
             notes: Notes::default(),
-            recorded: Recorded::new(end),
+            recorded: Recorded::new(end, name),
             scratch: BytesMut::new(),
             spare: Parts::new(),
         }

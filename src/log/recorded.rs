@@ -2,24 +2,22 @@
 //!
 //! A small plan is made durable by a record of the journal instead of a sync of its own file: its
 //! batches stand in the record as they stand in `.log`. The files follow when the journal wants its
-//! space back ([`PartitionLog::settle`]). Two things must reach the journal before they happen,
-//! since a replay knows the files by name and position only:
+//! space back ([`PartitionLog::settle`]). A replay knows the files by name and position only, so:
 //!
+//! - A plan that makes a file, or seals one, syncs it as ever, and its name: a segment that a
+//!   names and that isn't there was deleted since.
 //! - Offsets that a failed plan had are given again only after its data was taken back.
-//! - The name of a segment goes only after the data that live records have of it was taken back.
 
 use smallvec::SmallVec;
 
 use super::complete::Completed;
 use super::journal::OpenRecord;
 use super::partition::{Cause, LogState, PartitionLog, Target};
-use super::planning::SEALS_PER_PLAN_MAX;
-use super::segment::ActiveSegment;
 use crate::disk::plan::Steps;
 use crate::disk::{FileId, Plan, Step};
 use crate::format::journal::{Data, ENTRY_HEADER_BYTES, PartitionName, Void};
 use crate::format::names::PartitionDirectory;
-use crate::units::{Offset, PartitionId, Position};
+use crate::units::{Offset, Position, TopicId};
 
 /// How far the record is that covers the append plan under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +35,8 @@ pub(super) enum InRecord {
 /// What a log knows of the journal.
 #[derive(Debug)]
 pub(super) struct Recorded {
+    /// What records call the log; `None` when its directory has no partition's name.
+    name: Option<PartitionName>,
     /// Newest end that a durable record covers; everything before it is durable, too.
     pub end: Target,
     /// Sequence of the newest record that has data of this log.
@@ -45,17 +45,14 @@ pub(super) struct Recorded {
     tail: u64,
     /// Data at this offset or beyond is to be taken back before the offset is given again.
     above: Option<Offset>,
-    /// Data below this offset was taken back.
-    below: Offset,
-    /// What the record under way takes back: from, below.
-    asked: Option<(Option<Offset>, Offset)>,
+    /// What the record under way takes back.
+    asked: Option<Offset>,
 }
 
 impl Recorded {
     /// Of a log whose records all stand in its files.
-    pub fn new(end: Target) -> Recorded {
-        let below = Offset(0);
-        Recorded { end, last: None, tail: 0, above: None, below, asked: None }
+    pub fn new(end: Target, name: Option<PartitionName>) -> Recorded {
+        Recorded { name, end, last: None, tail: 0, above: None, asked: None }
     }
 
     /// Whether a replay would come upon data of this log.
@@ -66,23 +63,22 @@ impl Recorded {
 
 impl PartitionLog {
     /// Bytes that the next plan would take in a record; `None` when it can't be made durable that
-    /// way: nothing is staged, another plan comes first, the tier doesn't ask for it, or something
-    /// before it isn't durable.
+    /// way: nothing is staged, another plan comes first, the tier doesn't ask for it, something
+    /// before it isn't durable, or it makes or seals a file.
     pub fn recordable_bytes(&self) -> Option<usize> {
         let is_ready = self.state == LogState::Serving
             && self.retry.is_none()
             && self.in_flight.is_none()
             && self.is_device_tier()
-            && self.sealing.len() <= SEALS_PER_PLAN_MAX
+            && self.sealing.is_empty()
+            && self.active.is_log_present()
+            && !self.has_unsynced_name
             && self.cursors.durable_end == self.cursors.log_end;
-        if !is_ready || self.partition_name().is_none() {
+        if !is_ready || self.recorded.name.is_none() {
             return None;
         }
-        let pieces = self.staged().map(|(_, _, parts)| {
-            ENTRY_HEADER_BYTES + parts.iter().map(bytes::Bytes::len).sum::<usize>()
-        });
-        let bytes: usize = pieces.sum();
-        (0 < bytes).then_some(bytes)
+        let (_, _, parts) = self.active.staged()?;
+        Some(ENTRY_HEADER_BYTES + parts.iter().map(bytes::Bytes::len).sum::<usize>())
     }
 
     /// As [`PartitionLog::plan`], for a plan that `record` makes durable: the batches are copied to
@@ -92,12 +88,11 @@ impl PartitionLog {
     /// When there is nothing recordable, and when the record has no room for it.
     pub fn plan_recorded(&mut self, record: &mut OpenRecord<'_>) -> Plan {
         assert!(self.recordable_bytes().is_some(), "there is something to record");
-        let name = self.partition_name().expect("checked before");
-        for (segment, at, parts) in self.staged() {
-            let first = first_offset(&parts[0]);
-            let data = Data { name, epoch: self.leader_epoch, first, segment, at, bytes: &[] };
-            record.data(data, parts.iter().map(|part| &part[..]));
-        }
+        let name = self.recorded.name.expect("checked before");
+        let (segment, at, parts) = self.active.staged().expect("checked before");
+        let first = first_offset(&parts[0]);
+        let data = Data { name, epoch: self.leader_epoch, first, segment, at, bytes: &[] };
+        record.data(data, parts.iter().map(|part| &part[..]));
         let plan = self.plan_steps(false);
         let in_flight = self.in_flight.as_mut().expect("it was just planned");
         in_flight.record = Some(InRecord::UnderWay);
@@ -130,17 +125,6 @@ impl PartitionLog {
         Completed { high_watermark, ..Completed::default() }
     }
 
-    /// What is staged: segment, position, batches.
-    fn staged(&self) -> impl Iterator<Item = (Offset, Position, &crate::disk::plan::Parts)> {
-        let segments = self.sealing.iter().chain([&self.active]);
-        segments.filter_map(ActiveSegment::staged)
-    }
-
-    fn partition_name(&self) -> Option<PartitionName> {
-        let partition = partition_of(&self.directory)?;
-        Some(PartitionName { topic: self.topic_id, partition })
-    }
-
     /// End of what the log's own files are known to have on the device.
     pub fn on_file_end(&self) -> Offset {
         self.file_target().next
@@ -167,36 +151,20 @@ impl PartitionLog {
     }
 
     /// What the next record should take back.
-    pub fn voids_wanted(&self) -> SmallVec<[Void; 2]> {
-        let mut voids = SmallVec::new();
-        let Some(name) = self.partition_name().filter(|_| self.recorded.is_live()) else {
-            return voids;
-        };
-        if let Some(from) = self.recorded.above {
-            voids.push(Void { name, from, below: Offset::MAX });
-        }
-        if let Some(below) = self.housekeeping.deleted_below()
-            && self.recorded.below < below
-        {
-            voids.push(Void { name, from: Offset(0), below });
-        }
-        voids
+    pub fn void_wanted(&self) -> Option<Void> {
+        let from = self.recorded.above.filter(|_| self.recorded.is_live())?;
+        Some(Void { name: self.recorded.name?, from })
     }
 
-    /// The record under way takes back what [`PartitionLog::voids_wanted`] says.
-    pub fn voids_under_way(&mut self) {
-        let below = self.housekeeping.deleted_below().unwrap_or(Offset(0));
-        self.recorded.asked = Some((self.recorded.above, below));
+    /// The record under way takes back what [`PartitionLog::void_wanted`] says.
+    pub fn void_under_way(&mut self) {
+        self.recorded.asked = self.recorded.above;
     }
 
     /// The record that takes back is over.
-    pub fn voids_over(&mut self, is_durable: bool) {
-        let Some((above, below)) = self.recorded.asked.take() else { return };
-        if !is_durable {
-            return;
-        }
-        self.recorded.below = self.recorded.below.max(below);
-        if self.recorded.above == above {
+    pub fn void_over(&mut self, is_durable: bool) {
+        let asked = self.recorded.asked.take();
+        if is_durable && self.recorded.above == asked {
             self.recorded.above = None;
         }
     }
@@ -205,11 +173,6 @@ impl PartitionLog {
     /// again.
     pub fn awaits_void(&self) -> bool {
         self.recorded.above.is_some() && self.recorded.is_live()
-    }
-
-    /// Whether a replay would put nothing into segments below `offset`.
-    pub(super) fn is_taken_back_below(&self, offset: Offset) -> bool {
-        !self.recorded.is_live() || offset <= self.recorded.below
     }
 
     /// Has the housekeeping lane sync what only the journal holds.
@@ -261,8 +224,8 @@ impl PartitionLog {
 
     /// After a resume: the journal may still have data of the log.
     pub(super) fn inherit_record(&mut self, before: &PartitionLog) {
-        let Recorded { last, tail, below, .. } = before.recorded;
-        self.recorded = Recorded { last, tail, below, ..Recorded::new(self.end) };
+        let Recorded { name, last, tail, .. } = before.recorded;
+        self.recorded = Recorded { last, tail, ..Recorded::new(self.end, name) };
     }
 }
 
@@ -271,8 +234,9 @@ fn first_offset(batch: &[u8]) -> Offset {
     Offset(u64::from_be_bytes(bytes))
 }
 
-/// The number of the partition that a directory belongs to.
-fn partition_of(directory: &std::path::Path) -> Option<PartitionId> {
+/// What records call the partition that lies in a directory.
+pub(super) fn name_of(topic: TopicId, directory: &std::path::Path) -> Option<PartitionName> {
     let name = directory.file_name()?.to_str()?;
-    PartitionDirectory::parse(name).ok().map(|it| it.partition)
+    let partition = PartitionDirectory::parse(name).ok()?.partition;
+    Some(PartitionName { topic, partition })
 }

@@ -248,6 +248,11 @@ impl ActiveSegment {
         (!self.pending.is_empty()).then_some((self.base, self.pending_at, &self.pending))
     }
 
+    /// Whether a plan has made the `.log`.
+    pub fn is_log_present(&self) -> bool {
+        self.log == Presence::Present
+    }
+
     /// Moves what is pending into steps, and says whether a name was made.
     pub fn take_steps(&mut self, out: &mut Planner<'_>) {
         self.log_steps(out);

@@ -16,6 +16,8 @@ use crate::units::{ByteCount, Timestamp};
 #[derive(Default)]
 pub(crate) struct JournalDesk {
     journal: RefCell<Option<Journal>>,
+    /// Of the turn that is being ended.
+    plans: RefCell<Vec<Plan>>,
     /// Partitions whose next plan goes into the next record.
     later: RefCell<Vec<Rc<PartitionCell>>>,
     /// Partitions that have something to be taken back.
@@ -61,7 +63,7 @@ impl Core {
     pub fn plan_turn(&self, cell: &Rc<PartitionCell>, now: Timestamp) {
         let mut journal = self.desk.journal.borrow_mut();
         match cell.plan(now, &self.stats, journal.as_mut()) {
-            Turn::Plan(plan) => self.submit(plan),
+            Turn::Plan(plan) => self.desk.plans.borrow_mut().push(plan),
             Turn::Later => {
                 cell.dirty.set(true);
                 self.desk.later.borrow_mut().push(cell.clone());
@@ -70,8 +72,17 @@ impl Core {
         }
     }
 
-    /// The record of this turn, and the syncs that give its predecessors' space back.
+    /// Submits the turn: first its record, for which the others wait longest, then the plans, then
+    /// the syncs that give space back.
     pub fn end_turn(&self, now: Timestamp) {
+        self.end_record();
+        for plan in self.desk.plans.borrow_mut().drain(..) {
+            self.submit(plan);
+        }
+        self.settle_due(now);
+    }
+
+    fn end_record(&self) {
         let mut journal = self.desk.journal.borrow_mut();
         let Some(journal) = journal.as_mut() else { return };
         let voids = std::mem::take(&mut *self.desk.voids.borrow_mut());
@@ -83,6 +94,11 @@ impl Core {
         if let Some(plan) = journal.seal() {
             self.submit(plan);
         }
+    }
+
+    fn settle_due(&self, now: Timestamp) {
+        let mut journal = self.desk.journal.borrow_mut();
+        let Some(journal) = journal.as_mut() else { return };
         while let Some(owner) = journal.next_settle() {
             let Some(cell) = self.cells_by_number(owner) else {
                 journal.forget(owner);
@@ -95,7 +111,10 @@ impl Core {
 
     fn settle_now(&self, cell: &PartitionCell, journal: &mut Journal, now: Timestamp) {
         match cell.housekeeping_plan(now) {
-            Some(plan) => self.submit(plan),
+            Some(plan) => {
+                self.submit(plan);
+                self.turn_begins();
+            }
             None => journal.settled(&cell.log.borrow()),
         }
     }
@@ -118,7 +137,7 @@ impl Core {
 
     /// Has the next record take back what the partition wants to be rid of.
     pub fn want_void(&self, cell: &Rc<PartitionCell>) {
-        if cell.log.borrow().voids_wanted().is_empty() {
+        if cell.log.borrow().void_wanted().is_none() {
             return;
         }
         let mut voids = self.desk.voids.borrow_mut();
@@ -141,7 +160,7 @@ impl Core {
         };
         self.say_frozen();
         for cell in written.voids.iter().filter_map(|owner| self.cells_by_number(*owner)) {
-            cell.log.borrow_mut().voids_over(written.is_durable);
+            cell.log.borrow_mut().void_over(written.is_durable);
         }
         for cell in written.members.iter().filter_map(|owner| self.cells_by_number(*owner)) {
             cell.record_over(written.is_durable, &self.stats);
@@ -162,16 +181,18 @@ impl Core {
     fn say_frozen(&self) {
         let journal = self.desk.journal.borrow();
         let Some(journal) = journal.as_ref() else { return };
+        let is_frozen = matches!(journal.state(), JournalState::Frozen(_));
+        if self.desk.is_frozen.replace(is_frozen) == is_frozen {
+            return;
+        }
         let path = journal.place().directory.join(&*journal.place().name);
         let path = path.display();
         match journal.state() {
-            JournalState::Frozen(error) if !self.desk.is_frozen.replace(true) => {
+            JournalState::Frozen(error) => {
                 tracing::error!("{path}: {error}; plans sync their own files until it works again");
             }
-            JournalState::Serving if self.desk.is_frozen.replace(false) => {
-                tracing::warn!("{path}: the journal is in use again");
-            }
-            _ => {}
+            JournalState::Serving => tracing::warn!("{path}: the journal is in use again"),
+            JournalState::Closed => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! Each experiment answers one question of the design with figures.
 
 pub mod chains;
+pub mod journal;
 pub mod load;
 pub mod measure;
 pub mod splice;

@@ -16,8 +16,8 @@
 //!   durable. So the records from the newest one's `tail` up to it are all there.
 //! - `tail` passes a record only when every file that it has data of was synced since. A place in
 //!   the file is overwritten only when a durable record says so in its `tail`.
-//! - Data that isn't to come back is taken back by a [`Void`] that is durable before its offsets
-//!   are given again, or the names of its segments go.
+//! - The data of a plan that failed is taken back by a void that is durable before its offsets
+//!   are given again.
 //!
 //! A record that can't be written freezes the journal: its plans sync their own files instead, and
 //! so do all others, until every file that it covers is synced and it could be started anew.
@@ -30,7 +30,8 @@ mod replay;
 use crate::disk::plan::Steps;
 use crate::disk::{Aligned, DiskError, FileId, Finished, Lane, Place, Plan, PlanTag, Step};
 use crate::format::journal::{
-    BLOCK_BYTES, Data, Generation, RECORDS_START, RecordBuilder, RecordHeader, Superblock, Void,
+    BLOCK_BYTES, Data, ENTRY_HEADER_BYTES, Generation, RECORDS_START, RecordBuilder, RecordHeader,
+    Superblock,
 };
 use crate::log::PartitionLog;
 use crate::units::{ByteCount, Position, Timestamp, byte_count, u64_of, usize_of};
@@ -38,7 +39,7 @@ use circle::Circle;
 use holders::Holders;
 
 pub use file::{Identity, JournalError, make};
-pub use replay::{JournalReplay, Replayed, Skipped, check, is_empty, replay};
+pub use replay::{JournalReplay, Replayed, check, is_empty, replay};
 
 /// A record is no longer than this, nor than a quarter of the journal.
 const RECORD_BYTES_MAX: usize = 2 << 20;
@@ -97,7 +98,7 @@ pub struct Written {
     pub is_durable: bool,
     /// Logs whose plans it covers: [`PartitionLog::record_over`].
     pub members: Vec<u32>,
-    /// Logs whose data it takes back: [`PartitionLog::voids_over`].
+    /// Logs whose data it takes back: [`PartitionLog::void_over`].
     pub voids: Vec<u32>,
 }
 
@@ -277,29 +278,19 @@ impl Journal {
     /// the record under way is over.
     pub fn take_back(&mut self, log: &mut PartitionLog) -> bool {
         log.note_journal_tail(self.tail);
-        let voids = log.voids_wanted();
-        if voids.is_empty() {
-            return true;
-        }
-        let bytes = voids.len() * crate::format::journal::ENTRY_HEADER_BYTES;
-        let padded = self.building.builder.padded_length(bytes);
+        let Some(void) = log.void_wanted() else { return true };
+        let padded = self.building.builder.padded_length(ENTRY_HEADER_BYTES);
         let is_free = self.state == JournalState::Serving && self.writing.is_none();
         if !is_free || self.record_bytes_max < padded {
             return false;
         }
         let Some(at) = self.circle.place(u64_of(padded), 0) else { return false };
         self.building.at = at;
-        self.push_voids(&voids);
-        self.building.voids.push(log.number());
-        log.voids_under_way();
-        true
-    }
-
-    fn push_voids(&mut self, voids: &[Void]) {
         let memory = self.buffer.as_mut().expect("no write is under way").memory_mut();
-        for void in voids {
-            self.building.builder.void(memory, *void);
-        }
+        self.building.builder.void(memory, void);
+        self.building.voids.push(log.number());
+        log.void_under_way();
+        true
     }
 
     /// The record of this turn, if there is anything to record, or space to be had.

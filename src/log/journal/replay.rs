@@ -30,15 +30,6 @@ use bytes::{Bytes, BytesMut};
 /// How much of a journal is read at a time.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Why an entry was not put in its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Skipped {
-    /// No partition in use has that topic id: it was deleted.
-    Deleted,
-    /// The bytes in front of it are not in the segment: somebody has cut or removed it.
-    Hole,
-}
-
 /// What became of one journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
@@ -52,7 +43,7 @@ pub struct Replayed {
     pub present: ByteCount,
     /// Entries that were taken back by later records.
     pub voided: u64,
-    /// Entries whose partition is gone.
+    /// Entries whose partition or segment was deleted.
     pub deleted: u64,
     /// Entries that don't fit their segment: directory and first offset. They are lost.
     pub holes: Vec<(PathBuf, Offset)>,
@@ -91,7 +82,7 @@ impl fmt::Display for JournalReplay {
                 write!(f, ", {} entries taken back", it.voided)?;
             }
             if 0 < it.deleted {
-                write!(f, ", {} entries of deleted partitions", it.deleted)?;
+                write!(f, ", {} entries of what was deleted since", it.deleted)?;
             }
             for (partition, offset) in &it.holes {
                 let partition = partition.display();
@@ -167,6 +158,9 @@ struct Run {
     nonce: u64,
 }
 
+/// All journals in the order of their shards: numbers and lengths, superblocks.
+type Found = (Vec<(u32, ByteCount)>, Vec<Superblock>);
+
 /// A journal in memory.
 struct Loaded {
     name: String,
@@ -200,11 +194,7 @@ impl Run {
         Ok(report)
     }
 
-    /// All journals in the order of their shards: number, length, superblock.
-    fn found(
-        &self,
-        files: &mut Files<'_>,
-    ) -> Result<(Vec<(u32, ByteCount)>, Vec<Superblock>), JournalError> {
+    fn found(&self, files: &mut Files<'_>) -> Result<Found, JournalError> {
         let listed = files.list().map_err(|error| JournalError::disk(&self.root, error))?;
         let mut shards: Vec<(u32, ByteCount)> = listed
             .iter()
@@ -292,7 +282,7 @@ impl Run {
                 place.apply(files, &entries, &mut report)?;
             }
         }
-        report.deleted = entries.values().map(|it| u64_of(it.len())).sum();
+        report.deleted += entries.values().map(|it| u64_of(it.len())).sum::<u64>();
         self.empty(files, loaded, usable.damaged, &mut report).map_err(failed)?;
         Ok(report)
     }
@@ -380,10 +370,10 @@ fn live_entries<'a>(records: &[Record<'a>], report: &mut Replayed) -> Entries<'a
     for entry in records.iter().flat_map(Record::entries) {
         match entry {
             Entry::Data(data) => live.entry(data.name).or_default().push(data),
-            Entry::Void(Void { name, from, below }) => {
+            Entry::Void(Void { name, from }) => {
                 let Some(entries) = live.get_mut(&name) else { continue };
                 let before = entries.len();
-                entries.retain(|data| data.first < from || below <= data.segment);
+                entries.retain(|data| data.first < from);
                 report.voided += u64_of(before - entries.len());
             }
         }
@@ -466,12 +456,13 @@ impl Partition {
             let log = match open.entry(data.segment) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
-                    if known.is_none() && Position(0) < data.at {
-                        report.holes.push((self.directory.to_path_buf(), data.first));
+                    // Its name was durable before it was named here.
+                    let Some(length) = known else {
+                        report.deleted += 1;
                         continue;
-                    }
-                    let file = files.create(&name).map_err(failed)?;
-                    entry.insert(OpenLog { file, length: known.unwrap_or(0) })
+                    };
+                    let file = files.open(&name).map_err(failed)?;
+                    entry.insert(OpenLog { file, length })
                 }
             };
             self.put(files, log, data, report)?;
@@ -480,7 +471,7 @@ impl Partition {
             files.step(Step::Sync { file: log.file }).map_err(failed)?;
             files.close(log.file).map_err(failed)?;
         }
-        files.sync_directory().map_err(failed)
+        Ok(())
     }
 
     fn put(

@@ -1,0 +1,360 @@
+//! One run: a variant, a cell, some seconds.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use hdrhistogram::Histogram;
+use uringlog::disk::Disk;
+use uringlog::disk::plain::PlainDisk;
+use uringlog::format::properties::DirectoryId;
+use uringlog::log::journal::JournalCounters;
+use uringlog::ring::{RingDisk, RingOptions};
+use uringlog::shard::journals::prepare_journals;
+use uringlog::shard::{JournalFile, JournalMode, JournalOptions};
+use uringlog::{BatchBuilder, ByteCount, Codec, NewRecord, RecordBatch, now};
+
+use super::pool::PoolDisk;
+use super::shard::{Handed, Shard, remove_logs, sync_file_system, turn_bytes};
+use super::warm::Warm;
+use crate::experiments::Failure;
+use crate::experiments::measure;
+
+/// Turns that are not counted: files are made in them.
+const FIRST_TURNS: usize = 3;
+/// Files that a disk may have open: three for each partition, and the journal.
+const FILES_MAX: u16 = 8192;
+/// Longest turn that is told apart.
+const TURN_NS_MAX: u64 = 600_000_000_000;
+/// Bytes of a batch around the value of its only record: header, lengths, attributes, deltas.
+const BATCH_BYTES_AROUND_MAX: usize = 61 + 15;
+
+/// How batches become durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Variant {
+    /// Chains on the ring, each ending in an fdatasync.
+    Linked,
+    /// The ring and the commit journal.
+    Journal,
+    /// A loop of system calls, an fdatasync for each plan.
+    Serial,
+    /// System calls, the syncs on threads.
+    Pool,
+    /// System calls and the commit journal.
+    PlainJournal,
+    /// System calls and the commit journal, its space given back by threads.
+    PoolJournal,
+}
+
+const NAMES: [(Variant, &str); 6] = [
+    (Variant::Linked, "linked"),
+    (Variant::Journal, "journal"),
+    (Variant::Serial, "serial"),
+    (Variant::Pool, "pool"),
+    (Variant::PlainJournal, "plain-journal"),
+    (Variant::PoolJournal, "pool-journal"),
+];
+
+impl FromStr for Variant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = NAMES.iter().find(|(_, name)| *name == text);
+        found.map(|(variant, _)| *variant).ok_or(format!("unknown variant: {text}"))
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(variant, _)| variant == self).map_or("", |pair| pair.1);
+        formatter.write_str(name)
+    }
+}
+
+impl Variant {
+    fn has_journal(self) -> bool {
+        matches!(self, Variant::Journal | Variant::PlainJournal | Variant::PoolJournal)
+    }
+
+    /// The disk; on the ring, to be used by the calling thread only.
+    fn disk(self) -> Result<Box<dyn Disk>, Failure> {
+        Ok(match self {
+            Variant::Linked | Variant::Journal => {
+                let options =
+                    RingOptions { files_max: u32::from(FILES_MAX), ..RingOptions::default() };
+                let ring = RingDisk::new(options);
+                Box::new(ring.map_err(|error| Failure::Wrong(error.to_string()))?)
+            }
+            Variant::Serial | Variant::PlainJournal => {
+                Box::new(PlainDisk::new(usize::from(FILES_MAX), None))
+            }
+            Variant::Pool | Variant::PoolJournal => {
+                Box::new(PoolDisk::new(usize::from(FILES_MAX))?)
+            }
+        })
+    }
+}
+
+/// How many partitions get a batch of which size in each turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell {
+    pub partitions: u32,
+    pub batch_bytes: usize,
+}
+
+impl Cell {
+    pub fn turn_bytes(self) -> u64 {
+        turn_bytes(self.partitions, self.batch_bytes)
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} x {}", self.partitions, super::sizes::shown(self.batch_bytes))
+    }
+}
+
+/// When a run is over, and what it runs with.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Bytes in batches after which it is over.
+    pub bytes: u64,
+    /// Time after which it is over all the same.
+    pub time: Duration,
+    /// The core of the shard's thread and, as in the server, of its kernel workers.
+    pub core: Option<usize>,
+}
+
+/// What a run has measured.
+pub struct Measured {
+    pub turns: u64,
+    pub batches: u64,
+    pub bytes: u64,
+    /// Time of the run, without that in which its batches were made.
+    pub wall: Duration,
+    /// CPU time of the process, kernel workers and sync threads included, without that in which
+    /// batches were made and memory was touched.
+    pub cpu: Duration,
+    pub turn: Histogram<u64>,
+    /// Turns during which files were synced for the journal's sake, and the others.
+    pub settling: Histogram<u64>,
+    pub quiet: Histogram<u64>,
+    pub handed: Handed,
+    pub journal: JournalCounters,
+    /// Whether time ended it.
+    pub is_cut: bool,
+}
+
+/// Makes the journal ready, or starts it anew.
+pub fn prepare(root: &Path, options: JournalOptions) -> Result<JournalFile, Failure> {
+    let options = JournalOptions { mode: JournalMode::Always, ..options };
+    let prepared = prepare_journals(root, (DirectoryId([0; 16]), 1), options);
+    let (files, _) = prepared.map_err(|reason| Failure::Wrong(reason.to_string()))?;
+    Ok(files.into_iter().next().expect("one for the one shard"))
+}
+
+/// Runs a variant on a thread of its own.
+pub fn run(
+    root: &Path,
+    (variant, cell): (Variant, Cell),
+    limits: Limits,
+    options: JournalOptions,
+) -> Result<Measured, Failure> {
+    let journal = match variant.has_journal() {
+        true => Some(prepare(root, options)?),
+        false => None,
+    };
+    let warm = Warm::touch(limits.bytes);
+    let measured = thread::scope(|scope| {
+        let shard = scope.spawn(|| measure(root, (variant, cell), limits, (journal, &warm)));
+        shard.join().unwrap_or_else(|_| Err(Failure::Wrong("the shard panicked".to_owned())))
+    });
+    drop(warm);
+    remove_logs(root, cell.partitions)?;
+    sync_file_system(root)?;
+    measured
+}
+
+fn measure(
+    root: &Path,
+    (variant, cell): (Variant, Cell),
+    limits: Limits,
+    (journal, warm): (Option<JournalFile>, &Warm),
+) -> Result<Measured, Failure> {
+    // The pool's threads may run anywhere, so they come before the pin; the ring's workers stay
+    // with the shard, as in the server.
+    let early = matches!(variant, Variant::Pool | Variant::PoolJournal).then(|| variant.disk());
+    if let Some(core) = limits.core {
+        measure::pin(core)?;
+    }
+    let disk = early.unwrap_or_else(|| variant.disk())?;
+    let mut shard = Shard::create(disk, root, cell.partitions, journal)?;
+    let mut maker = Maker::new(cell);
+    for _ in 0..FIRST_TURNS {
+        maker.make()?;
+        shard.turn(&mut maker.batches)?;
+    }
+    sync_file_system(root)?;
+    drive(&mut shard, &mut maker, limits, warm)
+}
+
+fn drive(
+    shard: &mut Shard,
+    maker: &mut Maker,
+    limits: Limits,
+    warm: &Warm,
+) -> Result<Measured, Failure> {
+    let (handed, journal) = (shard.handed(), shard.journal_counters());
+    let (cpu, warm_cpu) = (measure::process_cpu(), warm.cpu());
+    (maker.wall, maker.cpu) = (Duration::ZERO, Duration::ZERO);
+    let (mut turn, mut settling, mut quiet) = (histogram(), histogram(), histogram());
+    let started = Instant::now();
+    let (mut bytes, mut is_cut) = (0, false);
+    while bytes < limits.bytes && !is_cut {
+        maker.make()?;
+        let turned = shard.turn(&mut maker.batches)?;
+        turn.saturating_record(nanoseconds(turned.took));
+        let which = if turned.is_settling { &mut settling } else { &mut quiet };
+        which.saturating_record(nanoseconds(turned.took));
+        bytes += maker.cell.turn_bytes();
+        warm.used(bytes);
+        is_cut = limits.time <= started.elapsed().saturating_sub(maker.wall);
+    }
+    let wall = started.elapsed().saturating_sub(maker.wall);
+    let others = maker.cpu + warm.cpu().saturating_sub(warm_cpu);
+    let cpu = measure::process_cpu().saturating_sub(cpu).saturating_sub(others);
+    Ok(Measured {
+        turns: turn.len(),
+        batches: turn.len() * u64::from(maker.cell.partitions),
+        bytes,
+        wall,
+        cpu,
+        turn,
+        settling,
+        quiet,
+        handed: handed_since(shard.handed(), handed),
+        journal: counted_since(shard.journal_counters(), journal),
+        is_cut: is_cut && bytes < limits.bytes,
+    })
+}
+
+fn handed_since(after: Handed, before: Handed) -> Handed {
+    Handed {
+        plans: after.plans - before.plans,
+        syncs: after.syncs - before.syncs,
+        settling_syncs: after.settling_syncs - before.settling_syncs,
+        durable_writes: after.durable_writes - before.durable_writes,
+    }
+}
+
+fn counted_since(after: JournalCounters, before: JournalCounters) -> JournalCounters {
+    JournalCounters {
+        records: after.records - before.records,
+        plans: after.plans - before.plans,
+        copied: after.copied - before.copied,
+        written: after.written - before.written,
+        full: after.full - before.full,
+        large: after.large - before.large,
+        settles: after.settles - before.settles,
+    }
+}
+
+/// Makes the batches of each turn, outside of what is measured.
+pub struct Maker {
+    cell: Cell,
+    value: Vec<u8>,
+    pub batches: Vec<RecordBatch>,
+    /// Time and CPU time that it took so far.
+    wall: Duration,
+    cpu: Duration,
+}
+
+impl Maker {
+    pub fn new(cell: Cell) -> Maker {
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let random = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        };
+        let bytes = cell.batch_bytes.saturating_sub(BATCH_BYTES_AROUND_MAX).max(1);
+        let value = (0..bytes).map(random).collect();
+        Maker { cell, value, batches: Vec::new(), wall: Duration::ZERO, cpu: Duration::ZERO }
+    }
+
+    /// One batch with one record for each partition.
+    pub fn make(&mut self) -> Result<(), Failure> {
+        let (started, cpu) = (Instant::now(), measure::thread_cpu());
+        let mut builder = BatchBuilder::new(Codec::None);
+        builder.push(&NewRecord::value(now(), &self.value));
+        let batch = builder.build();
+        for _ in 0..self.cell.partitions {
+            let copy = RecordBatch::decode(BytesMut::from(batch.as_bytes()));
+            self.batches.push(copy.map_err(|error| Failure::Wrong(error.to_string()))?);
+        }
+        self.wall += started.elapsed();
+        self.cpu += measure::thread_cpu().saturating_sub(cpu);
+        Ok(())
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1_000, TURN_NS_MAX, 3).expect("the bounds are fine")
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Journal settings as the command line says them.
+pub fn journal_options(bytes: u64, plan_bytes_max: u64) -> JournalOptions {
+    JournalOptions {
+        mode: JournalMode::Always,
+        bytes: ByteCount(bytes),
+        plan_bytes_max: ByteCount(plan_bytes_max),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every variant, on whatever the temporary folder lies on.
+    #[test]
+    fn every_variant_makes_every_batch_durable() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+        let cell = Cell { partitions: 3, batch_bytes: 20_000 };
+        let limits = Limits { bytes: 3_000_000, time: Duration::from_secs(60), core: None };
+        for (variant, name) in NAMES {
+            let options = journal_options(1 << 20, 64 << 10);
+            let measured = run(folder.path(), (variant, cell), limits, options);
+            let measured = measured.unwrap_or_else(|failure| panic!("{name}: {failure}"));
+            assert_eq!(measured.turns, 50, "{name}");
+            assert_eq!(measured.batches, 150, "{name}");
+            let settled = measured.settling.len() + measured.quiet.len();
+            assert_eq!(settled, measured.turns, "{name}");
+            match variant.has_journal() {
+                // The journal wraps several times, so files are synced on its behalf.
+                true => {
+                    assert!(0 < measured.journal.settles, "{name}");
+                    assert!(measured.journal.records >= 1, "{name}");
+                    assert_eq!(measured.handed.durable_writes, measured.journal.records, "{name}");
+                }
+                false => assert_eq!(measured.handed.syncs, 150, "{name}: one for each plan"),
+            }
+        }
+    }
+
+    #[test]
+    fn batches_are_as_long_as_they_are_said_to_be() {
+        for batch_bytes in [1 << 10, 16 << 10, 1 << 20] {
+            let mut maker = Maker::new(Cell { partitions: 2, batch_bytes });
+            maker.make().expect("a batch for each");
+            assert_eq!(maker.batches.len(), 2);
+            let real = maker.batches[0].as_bytes().len();
+            assert!((batch_bytes - 16..=batch_bytes).contains(&real), "{real}");
+        }
+    }
+}

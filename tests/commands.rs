@@ -16,14 +16,15 @@ impl Serving {
     fn start() -> Serving {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut child = Command::new(PROGRAM)
-            .args(["serve", "--listen", "127.0.0.1:0", "--shards", "1", "--dir"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--shards", "1"])
+            .args(["--set", "journal.bytes=4194304", "--dir"])
             .arg(directory.path())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program is built");
-        let mut ready = String::new();
         let out = child.stdout.take().expect("it is piped");
-        BufReader::new(out).read_line(&mut ready).expect("one line when it is ready");
+        let lines = BufReader::new(out).lines().map(|line| line.expect("text"));
+        let ready = lines.take(2).find(|line| line.starts_with("ready: ")).expect("a line");
         let address = ready.split([' ', ',']).find(|word| word.starts_with("127.0.0.1:"));
         let address = address.expect("the line names the address").to_owned();
         Serving { child, address, _directory: directory }

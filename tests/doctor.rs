@@ -21,6 +21,13 @@ fn line<'a>(report: &'a str, name: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no line {name:?} in\n{report}")).trim()
 }
 
+/// What the journal's probe took: a direct write and an append, in us.
+fn measured(line: &str) -> (u64, u64) {
+    let mut words = line.split_whitespace().filter_map(|word| word.parse().ok());
+    let mut next = || words.next().unwrap_or_else(|| panic!("two times in {line:?}"));
+    (next(), next())
+}
+
 #[test]
 fn where_io_uring_works_the_ring_is_taken() {
     let kept = tempfile::tempdir().expect("a temporary directory");
@@ -36,6 +43,9 @@ fn where_io_uring_works_the_ring_is_taken() {
     assert!(line(&report, "directory").contains("doesn't exist yet"), "{report}");
     assert!(line(&report, "file system").contains('('), "{report}");
     assert!(line(&report, "fdatasync").starts_with("median"), "{report}");
+    let journal = line(&report, "commit journal");
+    let (direct, append) = measured(journal);
+    assert_eq!(journal.starts_with("used: "), direct <= append, "{report}");
     let writes = line(&report, "buffered writes");
     assert!(writes.starts_with("done in place") || writes.starts_with("handed"), "{report}");
     assert!(!absent.exists(), "looking makes nothing");
@@ -61,5 +71,6 @@ fn a_directory_that_cannot_be_written_is_still_reported() {
     assert_eq!(status, Some(0), "{report}");
     assert!(line(&report, "file system").starts_with("proc"), "{report}");
     assert!(line(&report, "fdatasync").starts_with("not measured"), "{report}");
+    assert!(line(&report, "commit journal").starts_with("not used: it can't be tried"), "{report}");
     assert!(line(&report, "buffered writes").starts_with("not tried"), "{report}");
 }

@@ -11,6 +11,10 @@ mod frames;
 mod full_disk;
 #[path = "server/in_place.rs"]
 mod in_place;
+#[path = "server/journal.rs"]
+mod journal;
+#[path = "server/journal_files.rs"]
+mod journal_files;
 #[path = "server/kills.rs"]
 mod kills;
 #[path = "server/no_io_uring.rs"]

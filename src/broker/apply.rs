@@ -130,7 +130,9 @@ impl Node {
             Arrival::Open => {
                 let opened = self.reopen(spec, &key);
                 self.note_opening(&key, opened.as_ref().err());
-                opened?
+                let (partition, report) = opened?;
+                applied.opened.push((key, report));
+                partition
             }
             Arrival::Foreign(other) => {
                 return Err(format!(
@@ -171,7 +173,11 @@ impl Node {
         }
     }
 
-    fn reopen(&self, spec: PartitionSpec, key: &PartitionKey) -> Result<Partition, String> {
+    fn reopen(
+        &self,
+        spec: PartitionSpec,
+        key: &PartitionKey,
+    ) -> Result<(Partition, RecoveryReport), String> {
         let opening = Opening {
             clean: self.shared.was_clean,
             recovery_point: self.shared.checkpoints.recovery_point(key),
@@ -182,7 +188,7 @@ impl Node {
         let (partition, report) = opened.map_err(|error| error.to_string())?;
         tell(key, &report);
         partition.become_leader(partition.leader_epoch());
-        Ok(partition)
+        Ok((partition, report))
     }
 
     /// Takes the topic's partitions out and gives their directories the `-delete` name. A directory
@@ -248,7 +254,7 @@ impl Node {
 }
 
 /// Says what recovery found, when it found anything.
-fn tell(key: &PartitionKey, report: &RecoveryReport) {
+pub(crate) fn tell(key: &PartitionKey, report: &RecoveryReport) {
     let (topic, partition) = key;
     if report.is_lossy() {
         tracing::error!("{topic}-{partition}: {report}");

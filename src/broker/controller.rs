@@ -14,7 +14,9 @@ use tokio::sync::oneshot;
 use crate::broker::errors::Refusal;
 use crate::broker::image::{Image, Topic};
 use crate::broker::leftovers;
-use crate::broker::mail::{Applied, ControllerOrder, NewTopic, ProducerIdBlock, ShardOrder};
+use crate::broker::mail::{
+    Applied, ControllerOrder, NewTopic, Opened, ProducerIdBlock, ShardOrder,
+};
 use crate::broker::metadata_log::{MetadataError, MetadataLog};
 use crate::broker::node::Node;
 use crate::broker::topics;
@@ -58,7 +60,7 @@ pub struct Controller {
 
 impl Controller {
     /// Replays the metadata log, has all shards open their partitions, and opens the broker to
-    /// clients.
+    /// clients. Says what opening them found.
     ///
     /// # Errors
     /// [`ControllerError`]. A partition that can't be opened is none: it stays offline, the others
@@ -66,8 +68,8 @@ impl Controller {
     pub async fn start(
         node: Rc<Node>,
         shards: Vec<Mailbox<ShardOrder>>,
-    ) -> Result<Controller, ControllerError> {
-        let log = MetadataLog::open(&node.engine, &node.shared).await?;
+    ) -> Result<(Controller, Vec<Opened>), ControllerError> {
+        let (log, own) = MetadataLog::open(&node.engine, &node.shared).await?;
         let mut controller = Controller { node, log, shards };
         controller.raise_metadata_version().await?;
         leftovers::settle(&controller.node.shared, controller.log.image())?;
@@ -83,7 +85,9 @@ impl Controller {
         for shard in &controller.shards {
             shard.send(ShardOrder::Serve).await.map_err(|_| ControllerError::ShardStopped)?;
         }
-        Ok(controller)
+        let mut opened: Vec<Opened> = own.into_iter().chain(applied.opened).collect();
+        opened.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok((controller, opened))
     }
 
     /// Carries out orders until the senders are gone.
@@ -252,6 +256,7 @@ impl Controller {
             let applied = answered.await.ok()?;
             all.epochs.extend(applied.epochs);
             all.failed.extend(applied.failed);
+            all.opened.extend(applied.opened);
         }
         Some(all)
     }

@@ -19,6 +19,7 @@ use crate::units::{BrokerId, Offset, PartitionId, Timestamp, TopicId};
 
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
+const METADATA_LOG: &str = "__cluster_metadata-0";
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 
 /// The file systems that Linux has put `lost+found` on; not worth a warning.
@@ -163,8 +164,7 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Takes the directory, making it when it isn't there. From here on until
-    /// [`DataDirectory::mark_clean`] a stop counts as a crash.
+    /// Takes the directory, making it when it isn't there.
     ///
     /// # Errors
     /// Which file, why, and what to do.
@@ -172,14 +172,22 @@ impl DataDirectory {
         create_directory(path)?;
         let lock = DirectoryLock::acquire(path)?;
         let identity = identity(path, node, now)?;
-        let marker = path.join(clean_shutdown::FILE_NAME);
-        let was_clean = match fs::remove_file(&marker) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(DirectoryError::File { path: marker, error }),
-        };
-        sync_directory(path)?;
+        let was_clean = path.join(clean_shutdown::FILE_NAME).exists();
         Ok(DataDirectory { path: path.to_owned(), identity, was_clean, _lock: lock })
+    }
+
+    /// From here on until [`DataDirectory::mark_clean`] a stop counts as a crash.
+    ///
+    /// # Errors
+    /// When the marker can't be taken away.
+    pub fn begin(&self) -> Result<(), DirectoryError> {
+        let marker = self.path.join(clean_shutdown::FILE_NAME);
+        match fs::remove_file(&marker) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(DirectoryError::File { path: marker, error }),
+        }
+        sync_directory(&self.path)
     }
 
     /// Where it is.
@@ -231,9 +239,10 @@ impl DataDirectory {
         Ok(found)
     }
 
-    /// Whether a broker has worked here before: then there are checkpoint files.
+    /// Whether a broker has worked here before: then there are its metadata, and checkpoint files
+    /// after a minute.
     pub fn is_used(&self) -> bool {
-        self.path.join(RECOVERY_POINTS).exists()
+        [RECOVERY_POINTS, METADATA_LOG].iter().any(|name| self.path.join(name).exists())
     }
 
     /// Writes the three checkpoint files for all partitions of the broker.
@@ -490,7 +499,13 @@ mod tests {
     fn the_clean_marker_counts_once() {
         let root = temporary();
         open(root.path()).expect("new").mark_clean().expect("written");
-        assert!(open(root.path()).expect("left in order").was_clean);
+        let second = open(root.path()).expect("left in order");
+        assert!(second.was_clean);
+        drop(second);
+        let third = open(root.path()).expect("nothing has begun");
+        assert!(third.was_clean);
+        third.begin().expect("the marker goes");
+        drop(third);
         assert!(!open(root.path()).expect("not marked again").was_clean);
     }
 

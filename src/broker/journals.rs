@@ -3,6 +3,7 @@
 
 use crate::broker::directory::DataDirectory;
 use crate::broker::server::{ServerOptions, StartError};
+use crate::log::JournalReplay;
 use crate::shard::JournalFile;
 use crate::shard::journals::{
     JournalMode, prepare_journals, probe_line, remove_journals, replay_journals,
@@ -18,6 +19,25 @@ pub(crate) struct Journals {
     pub line: String,
 }
 
+/// Replays the journals that are there, those of shards beyond so many as well, and says what came
+/// of it.
+///
+/// # Errors
+/// [`StartError::Journal`]: records may be in a journal and nowhere else.
+pub(crate) fn replayed(
+    directory: &DataDirectory,
+    shards: usize,
+) -> Result<JournalReplay, StartError> {
+    let shards = u32::try_from(shards).expect("shards are at most SHARDS_MAX");
+    let replayed = replay_journals(directory.path(), directory.id(), shards)?;
+    if replayed.is_lossy() {
+        tracing::error!("{replayed}");
+    } else if !replayed.is_uneventful() {
+        tracing::info!("{replayed}");
+    }
+    Ok(replayed)
+}
+
 /// Replays the journals that are there, whatever the settings say now, and makes new ones ready.
 ///
 /// # Errors
@@ -29,12 +49,7 @@ pub(crate) fn journals(
 ) -> Result<Journals, StartError> {
     let (root, id) = (directory.path(), directory.id());
     let shards = u32::try_from(options.shards).expect("shards are at most SHARDS_MAX");
-    let replayed = replay_journals(root, id, shards)?;
-    if replayed.is_lossy() {
-        tracing::error!("{replayed}");
-    } else if !replayed.is_uneventful() {
-        tracing::info!("{replayed}");
-    }
+    let replayed = replayed(directory, options.shards)?;
     let were_empty = replayed.is_uneventful();
     let has_none =
         replayed.journals.is_empty() && options.config.journal.mode != JournalMode::Never;

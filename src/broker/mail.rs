@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::broker::directory::PartitionReport;
+use crate::broker::directory::{PartitionKey, PartitionReport};
 use crate::broker::errors::Refusal;
 use crate::broker::image::{Image, Overrides, Topic};
 use crate::format::names::TopicName;
+use crate::log::RecoveryReport;
 use crate::shard::ShardStats;
 use crate::units::{LeaderEpoch, PartitionId, TopicId};
 
@@ -87,7 +88,12 @@ pub struct Applied {
     pub epochs: Vec<(TopicId, PartitionId, LeaderEpoch)>,
     /// Partitions that should be there and are not, with the reason.
     pub failed: Vec<(TopicId, PartitionId, String)>,
+    /// Partitions that were opened, with what was found.
+    pub opened: Vec<Opened>,
 }
+
+/// A partition that was opened, with what was found.
+pub type Opened = (PartitionKey, RecoveryReport);
 
 /// How a shard stopped.
 #[derive(Default, Debug)]

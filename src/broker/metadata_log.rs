@@ -3,7 +3,10 @@
 //! An ordinary partition of shard 0's engine, always in the device tier and kept for ever. What
 //! belongs together is one batch, so that a crash leaves all of it or nothing.
 
+use crate::broker::apply::tell;
+use crate::broker::directory::FoundPartitions;
 use crate::broker::image::{Image, ImageError};
+use crate::broker::mail::Opened;
 use crate::broker::node::Shared;
 use crate::format::batch::{Codec, RecordBatch};
 use crate::format::codec;
@@ -73,13 +76,16 @@ pub struct MetadataLog {
 }
 
 impl MetadataLog {
-    /// Opens the log and replays it, or makes it.
+    /// Opens the log and replays it, or makes it. Says what opening it found.
     ///
     /// # Errors
     /// [`MetadataError`].
-    pub async fn open(engine: &Engine, shared: &Shared) -> Result<MetadataLog, MetadataError> {
+    pub async fn open(
+        engine: &Engine,
+        shared: &Shared,
+    ) -> Result<(MetadataLog, Option<Opened>), MetadataError> {
         let topic = TopicName::cluster_metadata();
-        let found = shared.found.get(&(topic.clone(), PARTITION)).is_some_and(|it| it.has_records);
+        let key = (topic.clone(), PARTITION);
         let spec = PartitionSpec {
             topic,
             partition: PARTITION,
@@ -87,17 +93,19 @@ impl MetadataLog {
             config: config(),
             leader_epoch: LeaderEpoch(0),
         };
-        let partition = if found {
+        let (partition, opened) = if is_there(&shared.found) {
             let clean = shared.was_clean;
             // It is not in the checkpoint files, as in Kafka, so an unclean start scans all of it.
             let opening =
                 Opening { clean, recovery_point: None, log_start: None, leader_epoch_bump: false };
-            engine.open(spec, opening)?.0
+            let (partition, report) = engine.open(spec, opening)?;
+            tell(&key, &report);
+            (partition, Some((key, report)))
         } else {
-            engine.create(spec).await?
+            (engine.create(spec).await?, None)
         };
         let image = replay(&partition).await?;
-        Ok(MetadataLog { partition, image })
+        Ok((MetadataLog { partition, image }, opened))
     }
 
     /// What is durable.
@@ -133,6 +141,12 @@ impl MetadataLog {
         self.image.version += 1;
         self.image.clone()
     }
+}
+
+/// Whether the directory has a metadata log.
+pub fn is_there(found: &FoundPartitions) -> bool {
+    let key = (TopicName::cluster_metadata(), PARTITION);
+    found.get(&key).is_some_and(|it| it.has_records)
 }
 
 fn config() -> LogConfig {

@@ -16,6 +16,10 @@ pub mod image;
 
 mod journals;
 
+mod ports;
+
+pub mod recover;
+
 pub mod directory;
 
 pub mod leftovers;
@@ -46,4 +50,5 @@ pub mod metrics;
 
 pub mod http;
 
+pub use recover::{RecoverError, Recovery, recover};
 pub use server::{EngineChoice, Monitor, Server, ServerOptions, StartError, StopError};

@@ -61,6 +61,11 @@ pub struct Brokers {
 }
 
 impl Brokers {
+    /// Those of a broker that nobody can reach.
+    pub fn none(node: BrokerId) -> Brokers {
+        Brokers { node, host: String::new(), ports: Vec::new() }
+    }
+
     /// Id, host and port of each.
     pub fn iter(&self) -> impl Iterator<Item = (BrokerId, &str, u16)> {
         let ports = self.ports.iter().enumerate();

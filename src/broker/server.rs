@@ -19,15 +19,17 @@ use crate::broker::chores::{self, Chores};
 use crate::broker::config::ServerConfig;
 use crate::broker::controller::{Controller, ControllerError};
 use crate::broker::directory::{DataDirectory, DirectoryError};
-use crate::broker::journals::journals;
-use crate::broker::mail::{Closed, ControllerOrder, ShardOrder};
+use crate::broker::journals::{Journals, journals};
+use crate::broker::mail::{Closed, ControllerOrder, Opened, ShardOrder};
 use crate::broker::node::{Brokers, Node, Shared};
 use crate::broker::placement::{SHARDS_MAX, broker_of};
+use crate::broker::ports::Ports;
 use crate::disk::faults::FaultHook;
 use crate::log::JournalError;
 use crate::ring::probe::probe;
 use crate::ring::{RingError, RingOptions, affinity};
 use crate::shard::edge::{self, EdgeKind};
+use crate::shard::journals::check_journals;
 use crate::shard::{
     Engine, EngineError, EngineKind, EngineOptions, Inbox, JournalFile, Mailbox, NetworkOptions,
     ShardStats, ThreadOptions, now,
@@ -138,7 +140,8 @@ pub struct Server {
 }
 
 struct ShardThread {
-    address: SocketAddr,
+    /// Where it listens, if it does.
+    address: Option<SocketAddr>,
     mail: Mailbox<ShardOrder>,
     thread: JoinHandle<io::Result<Result<Closed, StartError>>>,
 }
@@ -169,17 +172,39 @@ impl Server {
     /// The reason, with what to do about it; nothing is left running.
     pub fn start(mut options: ServerOptions) -> Result<Server, StartError> {
         check(&options)?;
-        let node = options.config.node_id;
         let chosen = choose(options.engine)?;
-        let listeners = listen(&options)?;
-        let addresses = addresses(&listeners, options.listen)?;
+        let ports = Ports::listen(&options)?;
         capacity::fit(&mut options.config, chosen.kind, options.shards);
+        let directory = DataDirectory::open(&options.directory, options.config.node_id, now())?;
+        check_journals(directory.path(), directory.id())?;
         // Last, since its clean marker goes: a start that fails before leaves it as it was.
-        let directory = Arc::new(DataDirectory::open(&options.directory, node, now())?);
-        let journals =
-            journals(&directory, &options).map_err(|error| give_back(&directory, error))?;
+        directory.begin()?;
+        let journals = journals(&directory, &options)?;
+        let (server, _) = Server::open(options, chosen, (directory, journals), Some(ports))?;
+        Ok(server)
+    }
+
+    /// Opens every partition of a directory, for clients to come to these ports, or for nobody.
+    /// Says what opening them found.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub(super) fn open(
+        options: ServerOptions,
+        chosen: Chosen,
+        (directory, journals): (DataDirectory, Journals),
+        ports: Option<Ports>,
+    ) -> Result<(Server, Vec<Opened>), StartError> {
+        let directory = Arc::new(directory);
+        let node = options.config.node_id;
+        let (brokers, listeners) = match ports {
+            Some(Ports { brokers, listeners }) => {
+                (brokers, listeners.into_iter().map(Some).collect())
+            }
+            None => (Brokers::none(node), (0..options.shards).map(|_| None).collect()),
+        };
         let shared = Arc::new(Shared {
-            brokers: brokers(&options, &addresses),
+            brokers,
             node,
             shards: options.shards,
             cluster_id: directory.identity.cluster_id.clone(),
@@ -190,23 +215,24 @@ impl Server {
             found: directory.partitions()?,
             config: options.config,
         });
-        let started = Starting { chosen, journals: journals.files, faults: options.faults };
-        let shards = start_shards(&shared, started, listeners)?;
+        let starting = Starting { chosen, journals: journals.files, faults: options.faults };
+        let (shards, opened) = start_shards(&shared, starting, listeners)?;
         let mut lines = vec![journals.line];
         lines.extend(ready_lines(&shared, chosen, &shards));
         let mail = shards.iter().map(|shard| shard.mail.clone()).collect();
         let chores = chores::start(directory.clone(), &shared.config, mail);
-        Ok(Server { directory, shards, chores, lines })
+        Ok((Server { directory, shards, chores, lines }, opened))
     }
 
-    /// One line per shard: broker id, address, core, engine.
+    /// How acknowledgements are made durable; then one line per shard: broker id, address, core,
+    /// engine.
     pub fn ready_lines(&self) -> &[String] {
         &self.lines
     }
 
     /// Where the shards listen.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.shards.iter().map(|shard| shard.address)
+        self.shards.iter().filter_map(|shard| shard.address)
     }
 
     /// For whoever scrapes.
@@ -242,24 +268,14 @@ impl Server {
     }
 }
 
-/// A start that fails before anything was recovered leaves the directory as it was.
-fn give_back(directory: &DataDirectory, error: StartError) -> StartError {
-    if directory.was_clean
-        && let Err(failed) = directory.mark_clean()
-    {
-        tracing::warn!("{failed}; the next start recovers");
-    }
-    error
-}
-
 /// The engine that runs, and the runtime of the network side.
 #[derive(Clone, Copy, Debug)]
-struct Chosen {
-    kind: EngineKind,
+pub(super) struct Chosen {
+    pub kind: EngineKind,
     edge: EdgeKind,
 }
 
-fn check(options: &ServerOptions) -> Result<(), StartError> {
+pub(super) fn check(options: &ServerOptions) -> Result<(), StartError> {
     let shards = options.shards;
     let fits = |port: u16| usize::from(port) + shards <= 1 + usize::from(u16::MAX);
     let ports_fit = options.advertise.as_ref().is_none_or(|(_, port)| fits(*port));
@@ -271,14 +287,7 @@ fn check(options: &ServerOptions) -> Result<(), StartError> {
     Err(StartError::Shards { shards })
 }
 
-fn addresses(listeners: &[TcpListener], wanted: SocketAddr) -> Result<Vec<SocketAddr>, StartError> {
-    let address = |listener: &TcpListener| {
-        listener.local_addr().map_err(|error| StartError::Listen { address: wanted, error })
-    };
-    listeners.iter().map(address).collect()
-}
-
-fn choose(choice: EngineChoice) -> Result<Chosen, StartError> {
+pub(super) fn choose(choice: EngineChoice) -> Result<Chosen, StartError> {
     let found = probe().ring;
     let edge = match &found {
         Ok(features) if features.socket_reads_wait => EdgeKind::Uring,
@@ -297,61 +306,23 @@ fn choose(choice: EngineChoice) -> Result<Chosen, StartError> {
     }
 }
 
-/// Shard i listens on port + i; port 0 lets the system choose one for each.
-fn listen(options: &ServerOptions) -> Result<Vec<TcpListener>, StartError> {
-    let mut listeners = Vec::with_capacity(options.shards);
-    for shard in 0..options.shards {
-        let mut address = options.listen;
-        if address.port() != 0 {
-            let step = u16::try_from(shard).expect("shards are at most SHARDS_MAX");
-            address.set_port(address.port() + step);
-        }
-        let listener = TcpListener::bind(address);
-        listeners.push(listener.map_err(|error| StartError::Listen { address, error })?);
-    }
-    Ok(listeners)
-}
-
-fn brokers(options: &ServerOptions, addresses: &[SocketAddr]) -> Brokers {
-    let node = options.config.node_id;
-    match &options.advertise {
-        Some((host, port)) => {
-            let steps = 0..u16::try_from(addresses.len()).expect("shards are at most SHARDS_MAX");
-            let ports = steps.map(|step| port + step).collect();
-            Brokers { node, host: host.clone(), ports }
-        }
-        None => {
-            let ports = addresses.iter().map(SocketAddr::port).collect();
-            Brokers { node, host: own_host(options.listen), ports }
-        }
-    }
-}
-
-/// What clients are told when nothing is advertised: the address that we listen on, or the host's
-/// name when that is every address.
-fn own_host(listen: SocketAddr) -> String {
-    if listen.ip().is_unspecified() {
-        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        tracing::info!("clients are told to connect to {name}; --advertise names another host");
-        return name;
-    }
-    listen.ip().to_string()
-}
-
 /// What a shard's thread starts with.
 struct ShardStart {
     shard: usize,
     shared: Arc<Shared>,
     engine: EngineOptions,
     edge: EdgeKind,
-    listener: TcpListener,
+    listener: Option<TcpListener>,
     inbox: Inbox<ShardOrder>,
     controller: Mailbox<ControllerOrder>,
     /// Shard 0 only: the orders of the controller and the mailboxes of all shards.
     control: Option<(Inbox<ControllerOrder>, Vec<Mailbox<ShardOrder>>)>,
     /// Told once by every shard when its engine runs, and again by shard 0 when all serve.
-    started: mpsc::Sender<Result<(), StartError>>,
+    started: Started,
 }
+
+/// Where a shard says that it has started, and shard 0 also what opening all partitions found.
+type Started = mpsc::Sender<Result<Vec<Opened>, StartError>>;
 
 /// What the shards start with.
 struct Starting {
@@ -364,8 +335,8 @@ struct Starting {
 fn start_shards(
     shared: &Arc<Shared>,
     starting: Starting,
-    listeners: Vec<TcpListener>,
-) -> Result<Vec<ShardThread>, StartError> {
+    listeners: Vec<Option<TcpListener>>,
+) -> Result<(Vec<ShardThread>, Vec<Opened>), StartError> {
     let Starting { chosen, journals, faults } = starting;
     let mut journals = journals.into_iter();
     let (controller, orders) = Mailbox::new();
@@ -375,7 +346,7 @@ fn start_shards(
     let mut outcomes = Vec::with_capacity(listeners.len());
     for (shard, (listener, inbox)) in listeners.into_iter().zip(inboxes).enumerate() {
         let (started, outcome) = mpsc::channel();
-        let address = shared_address(&listener);
+        let address = listener.as_ref().and_then(|it| it.local_addr().ok());
         let start = ShardStart {
             shard,
             shared: shared.clone(),
@@ -405,13 +376,9 @@ fn start_shards(
     }
     drop(controller);
     match wait(&outcomes) {
-        Ok(()) => Ok(shards),
+        Ok(opened) => Ok((shards, opened)),
         Err(error) => Err(give_up(shards, error)),
     }
-}
-
-fn shared_address(listener: &TcpListener) -> SocketAddr {
-    listener.local_addr().expect("it was asked before")
 }
 
 /// The core that a shard is pinned to: the shards go round those that the process may run on.
@@ -446,14 +413,16 @@ fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) ->
 const CQ_ENTRIES_PER_ENTRY: u32 = 4;
 
 /// Waits until every engine runs and the controller has opened the broker.
-fn wait(outcomes: &[mpsc::Receiver<Result<(), StartError>>]) -> Result<(), StartError> {
+fn wait(
+    outcomes: &[mpsc::Receiver<Result<Vec<Opened>, StartError>>],
+) -> Result<Vec<Opened>, StartError> {
     let receive = |(shard, outcome): (usize, &mpsc::Receiver<_>)| match outcome.recv() {
         Ok(outcome) => outcome,
         // The thread ended without a word: its result says why.
         Err(mpsc::RecvError) => Err(StartError::Shard { shard, reason: String::new() }),
     };
-    outcomes.iter().enumerate().try_for_each(receive)?;
-    outcomes.iter().enumerate().take(1).try_for_each(receive)
+    outcomes.iter().enumerate().try_for_each(|it| receive(it).map(drop))?;
+    outcomes.iter().enumerate().take(1).try_fold(Vec::new(), |_, it| receive(it))
 }
 
 /// Stops what was started, and returns the reason that says most.
@@ -505,12 +474,19 @@ async fn run_shard(start: ShardStart) -> Result<Closed, StartError> {
     let stop = Rc::new(Notify::new());
     edge::spawn(apply::obey(node.clone(), inbox, stop.clone()));
     // The receiver waits as long as threads start, so a failed send is a start given up.
-    let _ = started.send(Ok(()));
+    let _ = started.send(Ok(Vec::new()));
     if let Some((orders, shards)) = control {
         edge::spawn(control_plane(node.clone(), orders, shards, started));
     }
-    let served =
-        crate::shard::serve(&engine, (edge, listener), node.clone(), (options, stop)).await;
+    let served = match listener {
+        Some(listener) => {
+            crate::shard::serve(&engine, (edge, listener), node.clone(), (options, stop)).await
+        }
+        None => {
+            stop.notified().await;
+            Ok(())
+        }
+    };
     let closed = node.close().await;
     served.map_err(|error| failed(error.to_string()))?;
     Ok(closed)
@@ -532,12 +508,12 @@ async fn control_plane(
     node: Rc<Node>,
     orders: Inbox<ControllerOrder>,
     shards: Vec<Mailbox<ShardOrder>>,
-    started: mpsc::Sender<Result<(), StartError>>,
+    started: Started,
 ) {
     match Controller::start(node, shards).await {
-        Ok(controller) => {
+        Ok((controller, opened)) => {
             // A failed send is a start given up; the order to stop follows.
-            let _ = started.send(Ok(()));
+            let _ = started.send(Ok(opened));
             drop(started);
             controller.run(orders).await;
         }
@@ -566,9 +542,10 @@ fn ready_lines(shared: &Shared, chosen: Chosen, shards: &[ShardThread]) -> Vec<S
             Some(core) => format!("core {core}"),
             None => "any core".to_owned(),
         };
-        format!("ready: broker {id} on {}, {core}, engine {engine}", shard.address)
+        let address = shard.address?;
+        Some(format!("ready: broker {id} on {address}, {core}, engine {engine}"))
     };
-    shards.iter().enumerate().map(line).collect()
+    shards.iter().enumerate().filter_map(line).collect()
 }
 
 /// Where a broker keeps its data, for messages.

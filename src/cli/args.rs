@@ -8,6 +8,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::broker::config::{ServerConfig, Sources};
+use crate::broker::server;
 use crate::cli::command::CommandError;
 use crate::cli::consume::From;
 use crate::cli::record_format::{self, RecordFormat};
@@ -38,6 +39,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Serve Kafka clients from a data directory.
     Serve(Serve),
+    /// Bring a data directory in order after a crash, without serving anybody.
+    Recover(Recover),
     /// Create, list, describe and delete topics.
     #[command(subcommand)]
     Topic(Topic),
@@ -81,6 +84,33 @@ pub struct Serve {
     pub http: Option<HostPort>,
 }
 
+/// `uringlog recover`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct Recover {
+    /// Data directory.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Number of threads that recover [default: the cores that this process may run on].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub shards: Option<u16>,
+    /// What runs the file operations.
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub engine: EngineChoice,
+    /// Configuration file (TOML), as for serve.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// One setting; beats the file. May be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+}
+
+impl Recover {
+    /// Where the settings come from.
+    pub fn sources(&self) -> Sources {
+        Sources { file: self.config.clone(), set: self.set.clone(), durability: None }
+    }
+}
+
 /// `--engine`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum EngineChoice {
@@ -99,6 +129,16 @@ pub enum DurabilityChoice {
     Device,
     /// In the page cache, as with Kafka's defaults.
     PageCache,
+}
+
+impl std::convert::From<EngineChoice> for server::EngineChoice {
+    fn from(choice: EngineChoice) -> server::EngineChoice {
+        match choice {
+            EngineChoice::Auto => server::EngineChoice::Auto,
+            EngineChoice::Uring => server::EngineChoice::Uring,
+            EngineChoice::PlainFile => server::EngineChoice::PlainFile,
+        }
+    }
 }
 
 impl std::convert::From<DurabilityChoice> for Durability {
@@ -494,6 +534,7 @@ mod tests {
             "produce t --partition 0 --key-separator , --acks 0 --batch-bytes 1000 -",
             "consume t --partition 0 --from @5 --count 3 --follow --format %o:%s",
             "doctor --dir /tmp",
+            "recover /srv/data --shards 2 --engine uring --config c.toml --set node.id=2",
         ] {
             parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
@@ -503,6 +544,7 @@ mod tests {
             ("topic create t --config x", "not NAME=VALUE"),
             ("serve --shards 0", "0 is not in 1..=256"),
             ("serve --engine fast", "auto, uring, plain-file"),
+            ("recover", "<DIR>"),
             ("produce t --acks 2", "all, 1, 0"),
             ("produce t --partition -1", "-1"),
             ("consume t --from never", "earliest"),

@@ -11,6 +11,8 @@ pub mod args;
 
 pub mod serve;
 
+pub mod recover;
+
 pub mod doctor;
 
 pub mod command;
@@ -27,7 +29,7 @@ pub mod consume;
 
 mod follower;
 
-use args::{Command, CommandLine, EngineChoice, HostPort, Input};
+use args::{Command, CommandLine, HostPort, Input};
 use command::CommandError;
 
 /// What a failed command exits with; clap's own errors exit with 2.
@@ -39,6 +41,7 @@ pub fn main() -> ExitCode {
     log_to_stderr();
     let outcome = match line.command {
         Command::Serve(serve) => return exit(run_serve(&serve)),
+        Command::Recover(recover) => return run_recover(&recover),
         Command::Topic(topic) => run_topic(topic),
         Command::Produce(produce) => run_produce(produce),
         Command::Consume(consume) => run_consume(consume),
@@ -82,11 +85,7 @@ fn run_serve(serve: &args::Serve) -> Result<(), String> {
         listen,
         advertise: serve.advertise.clone().map(|it| (it.host, it.port)),
         shards: serve.shards.map(usize::from),
-        engine: match serve.engine {
-            EngineChoice::Auto => crate::broker::server::EngineChoice::Auto,
-            EngineChoice::Uring => crate::broker::server::EngineChoice::Uring,
-            EngineChoice::PlainFile => crate::broker::server::EngineChoice::PlainFile,
-        },
+        engine: serve.engine.into(),
         sources: serve.sources(),
         http,
     };
@@ -99,6 +98,16 @@ fn resolve(address: &HostPort) -> Result<SocketAddr, String> {
         .to_socket_addrs()
         .map_err(|error| unknown(error.to_string()))?;
     found.next().ok_or_else(|| unknown("the host has no address".to_owned()))
+}
+
+fn run_recover(recover: &args::Recover) -> ExitCode {
+    let options = recover::RecoverOptions {
+        directory: recover.dir.clone(),
+        shards: recover.shards.map(usize::from),
+        engine: recover.engine.into(),
+        sources: recover.sources(),
+    };
+    exit(recover::run(options, &mut io::stdout().lock()).map_err(|error| error.to_string()))
 }
 
 fn run_doctor(doctor: &args::Doctor) -> ExitCode {

@@ -14,7 +14,7 @@ use crate::disk::{
 };
 use crate::format::journal::{Superblock, file_name, shard_of};
 use crate::format::properties::{self, DirectoryId};
-use crate::log::journal::{Identity, make, replay};
+use crate::log::journal::{self, Identity, make, replay};
 use crate::log::{JournalError, JournalReplay};
 use crate::units::{ByteCount, Position, TopicId, u64_of};
 
@@ -82,6 +82,9 @@ pub enum NoJournal {
     /// `O_DIRECT` is refused.
     #[error("the file system refuses direct writes ({0})")]
     Refused(DiskError),
+    /// It can't be tried.
+    #[error("it can't be tried: {0}")]
+    Untried(DiskError),
     /// The probe says that it doesn't pay.
     #[error(
         "a direct write takes {} us here, an append with fdatasync {} us; journal.enable=true \
@@ -114,6 +117,24 @@ pub fn replay_journals(
     replay(&mut disk, (OWNER, &root.into()), (directory, shards), nonce())
 }
 
+/// Whether the journals in a directory can be replayed, as far as can be told before.
+///
+/// # Errors
+/// [`JournalError`]: one is missing, or another's. Nothing was changed.
+pub fn check_journals(root: &Path, directory: DirectoryId) -> Result<(), JournalError> {
+    let mut disk = PlainDisk::new(FILES_MAX, None);
+    journal::check(&mut disk, (OWNER, &root.into()), directory)
+}
+
+/// Whether a replay would find nothing. Reads all journals and changes nothing.
+///
+/// # Errors
+/// As [`check_journals`], and when one can't be read.
+pub fn are_journals_empty(root: &Path, directory: DirectoryId) -> Result<bool, JournalError> {
+    let mut disk = PlainDisk::new(FILES_MAX, None);
+    journal::is_empty(&mut disk, (OWNER, &root.into()), directory)
+}
+
 /// Makes the journals of all shards ready, after [`replay_journals`].
 ///
 /// # Errors
@@ -123,16 +144,7 @@ pub fn prepare_journals(
     (directory, shards): (DirectoryId, u32),
     options: JournalOptions,
 ) -> Result<(Vec<JournalFile>, JournalProbe), NoJournal> {
-    if options.mode == JournalMode::Never {
-        return Err(NoJournal::Disabled);
-    }
-    if let Some(name) = copy_on_write(root) {
-        return Err(NoJournal::CopyOnWrite(name));
-    }
-    let probed = probe_journal(root).map_err(NoJournal::Refused)?;
-    if options.mode == JournalMode::Auto && probed.appended < probed.in_place {
-        return Err(NoJournal::Slower(probed));
-    }
+    let probed = try_journal(root, options.mode)?;
     let root: Arc<Path> = root.into();
     let mut disk = PlainDisk::new(FILES_MAX, None);
     let mut once = |shard| {
@@ -151,6 +163,24 @@ pub fn prepare_journals(
         plan_bytes_max: options.plan_bytes_max,
     };
     Ok(((0..shards).zip(superblocks).map(file).collect(), probed))
+}
+
+/// Whether a journal is of use in a directory, by trying; nothing is left there.
+///
+/// # Errors
+/// [`NoJournal`]: why it isn't.
+pub fn try_journal(root: &Path, mode: JournalMode) -> Result<JournalProbe, NoJournal> {
+    if mode == JournalMode::Never {
+        return Err(NoJournal::Disabled);
+    }
+    if let Some(name) = copy_on_write(root) {
+        return Err(NoJournal::CopyOnWrite(name));
+    }
+    let probed = probe_journal(root)?;
+    if mode == JournalMode::Auto && probed.appended < probed.in_place {
+        return Err(NoJournal::Slower(probed));
+    }
+    Ok(probed)
 }
 
 /// How acknowledgements are made durable with these journals, in a line.
@@ -209,16 +239,16 @@ pub fn remove_journals(root: &Path) -> std::io::Result<()> {
 /// compared with.
 ///
 /// # Errors
-/// What the disk says, of a refused `O_DIRECT` above all.
-pub fn probe_journal(root: &Path) -> Result<JournalProbe, DiskError> {
+/// [`NoJournal::Refused`], [`NoJournal::Untried`].
+pub fn probe_journal(root: &Path) -> Result<JournalProbe, NoJournal> {
     let mut disk = PlainDisk::new(FILES_MAX, None);
     let place = |name: &str| Place { directory: root.into(), name: name.into() };
     let (in_place, appended) = (place("in-place.probe.tmp"), place("appended.probe.tmp"));
     let measured = measure(&mut disk, &in_place, &appended);
-    for place in [in_place, appended] {
-        run(&mut disk, Step::Remove { place })?;
-    }
+    // What failed may have made neither.
+    let removed = [in_place, appended].map(|place| run(&mut disk, Step::Remove { place }));
     let (mut in_place, mut appended) = measured?;
+    removed.into_iter().collect::<Result<(), _>>().map_err(NoJournal::Untried)?;
     Ok(JournalProbe { in_place: median(&mut in_place), appended: median(&mut appended) })
 }
 
@@ -229,14 +259,19 @@ fn measure(
     disk: &mut PlainDisk,
     in_place: &Place,
     appended: &Place,
-) -> Result<(Times, Times), DiskError> {
+) -> Result<(Times, Times), NoJournal> {
+    let mut run = |step| run(disk, step).map_err(NoJournal::Untried);
+    let refused = |error| match error {
+        NoJournal::Untried(error) => NoJournal::Refused(error),
+        other => other,
+    };
     let (written, direct, by_append) = (file(0), file(1), file(2));
-    run(disk, Step::Create { file: written, place: in_place.clone() })?;
+    run(Step::Create { file: written, place: in_place.clone() })?;
     let zeros = Parts::from_iter([vec![0; PROBES * BLOCK_BYTES].into()]);
-    run(disk, Step::Write { file: written, at: Position(0), parts: zeros })?;
-    run(disk, Step::Sync { file: written })?;
-    run(disk, Step::OpenDirect { file: direct, place: in_place.clone() })?;
-    run(disk, Step::Create { file: by_append, place: appended.clone() })?;
+    run(Step::Write { file: written, at: Position(0), parts: zeros })?;
+    run(Step::Sync { file: written })?;
+    run(Step::OpenDirect { file: direct, place: in_place.clone() }).map_err(refused)?;
+    run(Step::Create { file: by_append, place: appended.clone() })?;
     let (mut in_place, mut by_sync) = (Times::default(), Times::default());
     let block = bytes::Bytes::from(vec![0; BLOCK_BYTES]);
     for number in 0..PROBES {
@@ -244,12 +279,12 @@ fn measure(
         buffer.set_length(BLOCK_BYTES);
         let at = Position(u64_of(number * BLOCK_BYTES));
         let started = Instant::now();
-        run(disk, Step::WriteDurable { file: direct, at, buffer })?;
+        run(Step::WriteDurable { file: direct, at, buffer }).map_err(refused)?;
         in_place[number] = started.elapsed();
         let parts = Parts::from_iter([block.clone()]);
         let started = Instant::now();
-        run(disk, Step::Write { file: by_append, at, parts })?;
-        run(disk, Step::Sync { file: by_append })?;
+        run(Step::Write { file: by_append, at, parts })?;
+        run(Step::Sync { file: by_append })?;
         by_sync[number] = started.elapsed();
     }
     Ok((in_place, by_sync))

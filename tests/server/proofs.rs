@@ -14,12 +14,14 @@ use uringlog::format::batch::RecordBatch;
 use uringlog::format::names::TopicName;
 use uringlog::log::{Durability, LogConfig};
 use uringlog::shard::edge::{self, EdgeKind};
-use uringlog::shard::{Engine, EngineKind, EngineOptions, Partition, PartitionSpec};
+use uringlog::shard::{Engine, EngineKind, EngineOptions, JournalStats, Partition, PartitionSpec};
 use uringlog::units::{ByteCount, LeaderEpoch, Offset, PartitionId, Timestamp, TopicId};
 
 use crate::support::batch::{self, of};
 use crate::support::client::{Client, FETCH, PRODUCE, fetch_request, only, produce_request};
 use crate::support::wait;
+
+const EIO: i32 = 5;
 
 /// How long something that must not come is waited for.
 const LONG_ENOUGH: Duration = Duration::from_millis(300);
@@ -32,10 +34,12 @@ struct Held {
 }
 
 impl Held {
-    fn start(engine: EngineChoice, durability: Durability) -> Held {
+    fn start(engine: EngineChoice, durability: Durability, has_journal: bool) -> Held {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let faults = FaultHook::new();
-        let sources = Sources { durability: Some(durability), ..Sources::default() };
+        let enable = format!("journal.enable={has_journal}");
+        let set = vec![enable, "journal.bytes=4194304".to_owned()];
+        let sources = Sources { durability: Some(durability), set, ..Sources::default() };
         let options = ServerOptions {
             config: ServerConfig::load(&sources).expect("the defaults are valid"),
             directory: directory.path().to_owned(),
@@ -47,6 +51,14 @@ impl Held {
         };
         let server = Server::start(options).expect("it starts");
         Held { server, faults, _directory: directory }
+    }
+
+    /// How the only shard's journal is.
+    fn journal(&self) -> JournalStats {
+        let monitor = self.server.monitor();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let stats = runtime.block_on(async { monitor.stats().await });
+        stats.expect("it runs")[0].journal.expect("it has a journal")
     }
 
     fn connect(&self) -> Client {
@@ -68,8 +80,8 @@ fn assert_ends_at(client: &mut Client, end: i64) {
     assert!(newest < end, "largest timestamp: {newest}");
 }
 
-fn prove(engine: EngineChoice, acks: i16) {
-    let held = Held::start(engine, Durability::Device);
+fn prove(engine: EngineChoice, acks: i16, has_journal: bool) {
+    let held = Held::start(engine, Durability::Device, has_journal);
     let mut client = held.connect();
     client.create("topic", 1, &[]);
     client.accepted("topic", 0, of(&["durable"]));
@@ -110,20 +122,28 @@ fn prove(engine: EngineChoice, acks: i16) {
 
 #[test]
 fn while_the_ring_holds_a_sync_no_answer_fetch_or_listoffsets_shows_the_record() {
-    prove(EngineChoice::Uring, 1);
-    prove(EngineChoice::Uring, -1);
+    prove(EngineChoice::Uring, 1, false);
+    prove(EngineChoice::Uring, -1, false);
 }
 
 #[test]
 fn while_plain_files_hold_a_sync_no_answer_fetch_or_listoffsets_shows_the_record() {
-    prove(EngineChoice::PlainFile, 1);
-    prove(EngineChoice::PlainFile, -1);
+    prove(EngineChoice::PlainFile, 1, false);
+    prove(EngineChoice::PlainFile, -1, false);
+}
+
+#[test]
+fn while_the_journals_write_is_held_no_answer_fetch_or_listoffsets_shows_the_record() {
+    for engine in [EngineChoice::Uring, EngineChoice::PlainFile] {
+        prove(engine, 1, true);
+        prove(engine, -1, true);
+    }
 }
 
 #[test]
 fn the_page_cache_tier_answers_without_a_sync() {
     for engine in [EngineChoice::Uring, EngineChoice::PlainFile] {
-        let held = Held::start(engine, Durability::PageCache);
+        let held = Held::start(engine, Durability::PageCache, true);
         let mut client = held.connect();
         client.create("topic", 1, &[]);
         held.faults.hold_syncs();
@@ -136,9 +156,8 @@ fn the_page_cache_tier_answers_without_a_sync() {
 
 #[test]
 fn after_a_failed_sync_the_partition_is_offline_and_the_record_never_shows() {
-    const EIO: i32 = 5;
     for engine in [EngineChoice::Uring, EngineChoice::PlainFile] {
-        let held = Held::start(engine, Durability::Device);
+        let held = Held::start(engine, Durability::Device, false);
         let mut client = held.connect();
         client.create("topic", 1, &[]);
         client.create("other", 1, &[]);
@@ -151,6 +170,32 @@ fn after_a_failed_sync_the_partition_is_offline_and_the_record_never_shows() {
         let answer = client.fetch("topic", 0, 1, 1 << 20);
         assert!(answer.records.is_none_or(|records| records.is_empty()), "a record shows");
         assert_eq!(client.accepted("other", 0, of(&["fine"])), 0);
+    }
+}
+
+/// A record of the journal that fails stops nobody: its plans sync their own files, and so does
+/// everybody until the journal works again.
+#[test]
+fn after_a_failed_write_of_the_journal_files_are_synced_and_the_journal_comes_back() {
+    for engine in [EngineChoice::Uring, EngineChoice::PlainFile] {
+        let held = Held::start(engine, Durability::Device, true);
+        let mut client = held.connect();
+        client.create("topic", 1, &[]);
+        client.accepted("topic", 0, of(&["durable"]));
+        let before = held.journal();
+        held.faults.fail_sync(1, EIO);
+        assert_eq!(client.accepted("topic", 0, of(&["by its own sync"])), 1);
+        wait::until("the journal takes plans again", || {
+            client.accepted("topic", 0, of(&["more"]));
+            let now = held.journal();
+            now.is_serving && before.counters.plans + 3 < now.counters.plans
+        });
+        let end = client.end("topic", 0);
+        let stored = batch::consume(&mut client, "topic", 0, 0);
+        let offsets: Vec<i64> = stored.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!(offsets, (0..end).collect::<Vec<_>>());
+        assert_eq!(stored[1].1, b"by its own sync");
+        held.server.stop().expect("a clean stop");
     }
 }
 

@@ -39,7 +39,7 @@ use circle::Circle;
 use holders::Holders;
 
 pub use file::{Identity, JournalError, make};
-pub use replay::{JournalReplay, Replayed, replay};
+pub use replay::{JournalReplay, Replayed, check, is_empty, replay};
 
 /// A record is no longer than this, nor than a quarter of the journal.
 const RECORD_BYTES_MAX: usize = 2 << 20;

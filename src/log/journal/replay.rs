@@ -118,12 +118,48 @@ pub fn replay(
     replayed
 }
 
+/// Whether the journals in a directory are its own, and none is missing: what [`replay`] asks
+/// before it changes anything.
+///
+/// # Errors
+/// As [`replay`]'s.
+pub fn check(
+    disk: &mut dyn Disk,
+    (owner, root): (u32, &Arc<Path>),
+    directory: DirectoryId,
+) -> Result<(), JournalError> {
+    let run = Run { root: root.clone(), directory, shards: 0, nonce: 0 };
+    let mut files = Files::new(disk, root.clone(), owner);
+    let found = run.found(&mut files);
+    files.abandon();
+    found.map(drop)
+}
+
+/// Whether [`replay`] would find every journal empty. Reads all of them and changes nothing.
+///
+/// # Errors
+/// As [`replay`]'s.
+pub fn is_empty(
+    disk: &mut dyn Disk,
+    (owner, root): (u32, &Arc<Path>),
+    directory: DirectoryId,
+) -> Result<bool, JournalError> {
+    let run = Run { root: root.clone(), directory, shards: 0, nonce: 0 };
+    let mut files = Files::new(disk, root.clone(), owner);
+    let is_empty = run.is_empty(&mut files);
+    files.abandon();
+    is_empty
+}
+
 struct Run {
     root: Arc<Path>,
     directory: DirectoryId,
     shards: u32,
     nonce: u64,
 }
+
+/// All journals in the order of their shards: numbers and lengths, superblocks.
+type Found = (Vec<(u32, ByteCount)>, Vec<Superblock>);
 
 /// A journal in memory.
 struct Loaded {
@@ -143,7 +179,23 @@ struct Usable<'a> {
 impl Run {
     fn all(&self, files: &mut Files<'_>) -> Result<JournalReplay, JournalError> {
         let failed = |error| JournalError::disk(&self.root, error);
-        let listed = files.list().map_err(failed)?;
+        let (shards, journals) = self.found(files)?;
+        let mut report = JournalReplay::default();
+        for (superblock, (shard, length)) in journals.iter().zip(&shards) {
+            let loaded = load(files, *superblock, (*shard, *length)).map_err(failed)?;
+            report.journals.push(self.one(files, *shard, &loaded)?);
+        }
+        for it in report.journals.iter().filter(|it| self.shards <= it.shard) {
+            // One that was damaged has another name now.
+            if it.damaged.is_none() {
+                files.remove(&file_name(it.shard)).map_err(failed)?;
+            }
+        }
+        Ok(report)
+    }
+
+    fn found(&self, files: &mut Files<'_>) -> Result<Found, JournalError> {
+        let listed = files.list().map_err(|error| JournalError::disk(&self.root, error))?;
         let mut shards: Vec<(u32, ByteCount)> = listed
             .iter()
             .filter(|entry| !entry.is_directory)
@@ -155,17 +207,20 @@ impl Run {
             journals.push(self.head(files, *shard, *length)?);
         }
         self.check_complete(&journals)?;
-        let mut report = JournalReplay::default();
-        for (superblock, (shard, length)) in journals.iter().zip(shards) {
-            let loaded = load(files, *superblock, (shard, length)).map_err(failed)?;
-            report.journals.push(self.one(files, shard, &loaded)?);
-        }
-        for (shard, _) in listed.iter().filter_map(|it| Some((shard_of(&it.name)?, it.length))) {
-            if self.shards <= shard {
-                files.remove(&file_name(shard)).map_err(failed)?;
+        Ok((shards, journals))
+    }
+
+    fn is_empty(&self, files: &mut Files<'_>) -> Result<bool, JournalError> {
+        let (shards, journals) = self.found(files)?;
+        for (superblock, place) in journals.iter().zip(shards) {
+            let loaded = load(files, *superblock, place);
+            let loaded = loaded.map_err(|error| JournalError::disk(&self.root, error))?;
+            let Usable { records, damaged } = usable(&loaded);
+            if !records.is_empty() || damaged.is_some() {
+                return Ok(false);
             }
         }
-        Ok(report)
+        Ok(true)
     }
 
     fn head(

@@ -13,8 +13,9 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{
-    CreateTopicsRequest, FetchRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest,
-    MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, TopicName,
+    CreateTopicsRequest, DeleteTopicsRequest, FetchRequest, InitProducerIdRequest,
+    ListOffsetsRequest, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
+    RequestHeader, ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
@@ -213,6 +214,14 @@ impl Client {
     /// Makes a topic.
     pub fn create(&mut self, topic: &str, partitions: i32, configs: &[(&str, &str)]) {
         assert_eq!(self.try_create(topic, partitions, configs), 0, "{topic} is created");
+    }
+
+    /// Deletes a topic.
+    pub fn delete(&mut self, topic: &str) {
+        let request = DeleteTopicsRequest::default()
+            .with_topic_names(vec![topic_name(topic)])
+            .with_timeout_ms(30_000);
+        assert_eq!(self.call(&request, 5).responses[0].error_code, 0, "{topic} is deleted");
     }
 
     /// The answer for one batch to one partition.

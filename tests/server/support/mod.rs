@@ -3,6 +3,8 @@
 
 pub mod batch;
 pub mod client;
+pub mod files;
+pub mod load;
 pub mod mount;
 pub mod process;
 pub mod wait;

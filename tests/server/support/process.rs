@@ -20,6 +20,9 @@ use super::wait;
 /// How often another port is tried when one is taken after it was found free.
 const START_TRIES: usize = 10;
 
+/// Length of a journal unless a test says otherwise: a longer one makes every first start slow.
+const JOURNAL_BYTES: &str = "journal.bytes=4194304";
+
 /// A directory that lives as long as anyone uses it.
 pub type SharedDirectory = Arc<TempDir>;
 
@@ -65,6 +68,26 @@ impl Launch {
         let manifest = env!("CARGO_MANIFEST_DIR");
         let filter = format!("{manifest}/tests/server/support/without_io_uring.py");
         Launch::new(engine).wrapped(["python3".to_owned(), filter])
+    }
+
+    /// With a commit journal, whatever the probe at the start measures, or without.
+    pub fn journal(self, is_used: bool) -> Launch {
+        self.set(&format!("journal.enable={is_used}"))
+    }
+
+    /// Where its data is.
+    pub fn place(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Another command of the same binary, seeing the same file systems.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut words = self.wrapper.clone();
+        words.push(self.binary.clone().into());
+        words.extend(arguments.iter().map(OsString::from));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command
     }
 
     /// With `--set NAME=VALUE`.
@@ -139,6 +162,9 @@ impl Launch {
         let flags = ["--listen", &listen, "--engine", &self.engine, "--shards", &shards];
         words.extend(flags.map(OsString::from));
         words.extend(["--http", &http_at].map(OsString::from));
+        if !self.arguments.iter().any(|it| it.starts_with("journal.bytes=")) {
+            words.extend(["--set", JOURNAL_BYTES].map(OsString::from));
+        }
         words.extend(self.arguments.iter().map(OsString::from));
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -306,13 +332,22 @@ impl Broker {
 
     /// A counter of `/metrics`, all shards together.
     pub fn count(&self, name: &str) -> u64 {
+        self.sum(&format!("{name}_total"))
+    }
+
+    /// A gauge of `/metrics`, all shards together.
+    pub fn gauge(&self, name: &str) -> u64 {
+        self.sum(name)
+    }
+
+    fn sum(&self, name: &str) -> u64 {
         let text = self.get("/metrics");
-        let start = format!("uringlog_{name}_total");
+        let start = format!("uringlog_{name}");
         let own =
             |line: &&str| line.strip_prefix(&start).is_some_and(|it| it.starts_with(['{', ' ']));
         let value = |line: &str| -> u64 {
             let number = line.rsplit(' ').next().expect("a line has words");
-            number.parse().expect("counters are whole numbers")
+            number.parse().expect("they are whole numbers")
         };
         let values: Vec<u64> = text.lines().filter(own).map(value).collect();
         assert!(!values.is_empty(), "{name} is not among the metrics:\n{text}");

@@ -42,7 +42,8 @@ pub use replay::{JournalReplay, Replayed, Skipped, replay};
 
 /// A record is no longer than this, nor than a quarter of the journal.
 const RECORD_BYTES_MAX: usize = 2 << 20;
-/// Kept free for records that carry no data: they are what gets a full journal going again.
+/// Kept free for records that carry no data: they are what gets a full journal going again. No more
+/// than an eighth of the journal.
 const RESERVE_BYTES: u64 = 64 << 10;
 /// Shortest journal.
 pub const BYTES_MIN: u64 = 1 << 20;
@@ -126,6 +127,7 @@ pub struct Journal {
     superblock: Superblock,
     plan_bytes_max: ByteCount,
     record_bytes_max: usize,
+    reserve_bytes: u64,
     circle: Circle,
     holders: Holders,
     /// The number of the next record.
@@ -179,6 +181,7 @@ impl Journal {
             superblock,
             plan_bytes_max,
             record_bytes_max,
+            reserve_bytes: RESERVE_BYTES.min(circle.capacity().0 / 8),
             circle,
             holders: Holders::default(),
             next: 1,
@@ -245,7 +248,7 @@ impl Journal {
             let is_first = self.building.builder.entries() == 0;
             return if is_first { plan_of(log, now) } else { Turn::Later };
         }
-        let Some(at) = self.circle.place(u64_of(padded), RESERVE_BYTES) else {
+        let Some(at) = self.circle.place(u64_of(padded), self.reserve_bytes) else {
             self.counters.full += 1;
             return plan_of(log, now);
         };

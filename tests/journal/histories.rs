@@ -109,6 +109,7 @@ impl Kind {
     /// refused.
     fn start(self, world: &mut World, end: End, flip: Option<Flip>) -> Option<()> {
         let mut is_clean = end == End::Clean;
+        world.tell(|| format!("ended {end:?}, {flip:?}"));
         let mut asked = Asked::All;
         for _ in 0..world.random.below(3) {
             let steps = world.random.below(120);
@@ -127,6 +128,7 @@ impl Kind {
         match world.start(is_clean) {
             Ok(report) => {
                 asked = judge(asked, &report, flip);
+                world.tell(|| format!("started: {report}"));
                 world.counts.note(&report);
                 world.check(asked);
                 Some(())

@@ -26,6 +26,7 @@ impl World {
             slot.log = None;
         }
         self.journals.clear();
+        self.pending_opens.clear();
         let mut report = self.replay()?;
         if self.has_failed_sync {
             // The page cache showed the replay what the device may not have.
@@ -129,6 +130,7 @@ impl World {
         match PartitionLog::open(&mut self.disk, spec, how, self.now) {
             Ok(_) if self.disk.is_crashed() => Err(Stopped::Cut),
             Ok((log, report)) => {
+                self.tell(|| format!("opened {name}: {report}"));
                 assert!(!is_clean || !report.is_lossy(), "after a clean stop: {report}");
                 self.slots[slot].log = Some(log);
                 Ok(())

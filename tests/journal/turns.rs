@@ -1,6 +1,6 @@
 //! What a shard does: turns, plans that come back in any order, the housekeeping lane.
 
-use uringlog::disk::{Disk, Finished};
+use uringlog::disk::{Disk, Finished, Step};
 use uringlog::log::journal::{JournalState, Turn, Written};
 use uringlog::log::{Cause, LogState};
 
@@ -87,6 +87,7 @@ impl World {
 
     fn take(&mut self, finished: Finished) {
         let owner = finished.plan.tag.owner;
+        self.tell(|| format!("finished {owner}: {}", told(&finished)));
         if owner == HANDS {
             return;
         }
@@ -172,4 +173,22 @@ impl World {
             }
         }
     }
+}
+
+/// A plan in a few words.
+fn told(finished: &Finished) -> String {
+    let steps = finished.plan.steps.iter().map(|step| match step {
+        Step::Create { file, place } => format!("create {}={}", file.number, place.name),
+        Step::Write { file, at, parts } => {
+            let bytes: usize = parts.iter().map(bytes::Bytes::len).sum();
+            format!("write {} at {at} {bytes}", file.number)
+        }
+        Step::WriteDurable { at, buffer, .. } => format!("record at {at} {}", buffer.length()),
+        Step::Sync { file } => format!("sync {}", file.number),
+        Step::SyncDirectory { .. } => "sync names".to_owned(),
+        Step::Rename { from, .. } => format!("rename {}", from.name),
+        other => format!("{other:?}").split(' ').next().unwrap_or_default().to_owned(),
+    });
+    let steps: Vec<String> = steps.collect();
+    format!("{:?} {:?} {}", finished.plan.tag.lane, finished.result, steps.join(", "))
 }

@@ -59,7 +59,7 @@ impl Settings {
             partitions: 1 + u32::try_from(random.below(4)).expect("small"),
             shards: 1 + u32::try_from(random.below(2)).expect("small"),
             is_journaled: true,
-            journal_bytes: ByteCount(4096 * (2 + random.of(&[24, 32, 48]))),
+            journal_bytes: ByteCount(4096 * (2 + random.of(&[8, 12, 24]))),
             plan_bytes_max: ByteCount(random.of(&[1_500, 4_000, 12_000])),
             config,
         }
@@ -155,6 +155,8 @@ pub struct World {
     pub counts: Counts,
     /// A sync has failed since the start: what the page cache holds may not be on the device.
     pub has_failed_sync: bool,
+    /// Whether what happens is told, for who looks at one history.
+    is_told: bool,
     numbers: u32,
     batches: u64,
 }
@@ -181,6 +183,7 @@ impl World {
             pending_opens: Vec::new(),
             counts: Counts::default(),
             has_failed_sync: false,
+            is_told: std::env::var_os("JOURNAL_SEED").is_some(),
             numbers: 0,
             batches: 0,
             settings,
@@ -198,6 +201,12 @@ impl World {
             });
         }
         world
+    }
+
+    pub fn tell(&self, what: impl FnOnce() -> String) {
+        if self.is_told {
+            eprintln!("{} {}", self.now.0 - START.0, what());
+        }
     }
 
     pub fn pass_time(&mut self, ms: i64) {
@@ -283,7 +292,9 @@ impl World {
         let appended = log.append(batch, now).expect("a valid batch");
         bytes[..8].copy_from_slice(&appended.base_offset.0.to_be_bytes());
         bytes[12..16].copy_from_slice(&log.leader_epoch().0.to_be_bytes());
+        let (index, base, last) = (slot.index, appended.base_offset, appended.last_offset);
         slot.known.stage(appended.base_offset.0, appended.last_offset.0, bytes);
+        self.tell(|| format!("append topic-{index} {base} to {last}"));
     }
 
     pub fn slot_of(&self, number: u32) -> Option<usize> {

@@ -165,9 +165,22 @@ impl Run {
         }
         self.check_complete(&journals)?;
         let mut report = JournalReplay::default();
-        for (superblock, (shard, length)) in journals.iter().zip(shards) {
-            let loaded = load(files, *superblock, (shard, length)).map_err(failed)?;
-            report.journals.push(self.one(files, shard, &loaded)?);
+        for (superblock, (shard, length)) in journals.iter().zip(&shards) {
+            let loaded = load(files, *superblock, (*shard, *length)).map_err(failed)?;
+            report.journals.push(self.one(files, *shard, &loaded)?);
+        }
+        let damaged = report.journals.iter().filter(|it| it.damaged.is_some()).count();
+        // A damaged one is moved away last, when the others don't miss it any more.
+        let shards = if damaged == 0 { self.shards } else { 0 };
+        for (superblock, one) in journals.iter().zip(&report.journals) {
+            if one.damaged.is_none() {
+                self.empty(files, *superblock, shards).map_err(failed)?;
+            }
+        }
+        for it in report.journals.iter().filter_map(|it| Some((it.shard, it.damaged.as_ref()?))) {
+            let (shard, (_, kept)) = it;
+            files.rename(&file_name(shard), kept).map_err(failed)?;
+            files.sync_directory().map_err(failed)?;
         }
         for (shard, _) in listed.iter().filter_map(|it| Some((shard_of(&it.name)?, it.length))) {
             if self.shards <= shard {
@@ -237,31 +250,26 @@ impl Run {
             }
         }
         report.deleted = entries.values().map(|it| u64_of(it.len())).sum();
-        self.empty(files, loaded, usable.damaged, &mut report).map_err(failed)?;
+        // Kept for whoever wants to look.
+        let number = loaded.superblock.generation.number;
+        let kept = |record| (record, format!("{}.damaged-{number}", loaded.name));
+        report.damaged = usable.damaged.map(kept);
         Ok(report)
     }
 
-    /// Everything is in place and durable. A damaged journal is kept for whoever wants to look.
+    /// Everything is in place and durable: begins the journal anew. Those of further shards go next,
+    /// and are not to be missed then.
     fn empty(
         &self,
         files: &mut Files<'_>,
-        loaded: &Loaded,
-        damaged: Option<u64>,
-        report: &mut Replayed,
+        superblock: Superblock,
+        shards: u32,
     ) -> Result<(), OpenError> {
-        let Superblock { generation, .. } = loaded.superblock;
-        if let Some(record) = damaged {
-            let kept = format!("{}.damaged-{}", loaded.name, generation.number);
-            files.rename(&loaded.name, &kept)?;
-            files.sync_directory()?;
-            report.damaged = Some((record, kept));
-            return Ok(());
-        }
-        let generation = Generation { number: generation.number + 1, nonce: self.nonce };
-        // Those of further shards go next, and are not to be missed then.
-        let shards = self.shards.min(loaded.superblock.shards);
-        let next = Superblock { generation, shards, ..loaded.superblock };
-        write_superblock(files, &loaded.name, &next)
+        let number = superblock.generation.number + 1;
+        let generation = Generation { number, nonce: self.nonce };
+        let shards = shards.min(superblock.shards);
+        let next = Superblock { generation, shards, ..superblock };
+        write_superblock(files, &file_name(superblock.shard), &next)
     }
 }
 
@@ -451,6 +459,15 @@ impl Partition {
             return Ok(());
         }
         if let Some(offset) = foreign_batch(&found, data.bytes) {
+            eprintln!(
+                "DEBUG at {:?} first {:?} seg {:?} found {:?} wanted {:?} len {}",
+                data.at,
+                data.first,
+                data.segment,
+                batch_at(&found, 0),
+                batch_at(data.bytes, 0),
+                found.len()
+            );
             let (path, partition) = (self.journal.clone(), self.directory.to_path_buf());
             return Err(JournalError::Foreign { path, partition, offset });
         }

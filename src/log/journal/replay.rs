@@ -459,15 +459,6 @@ impl Partition {
             return Ok(());
         }
         if let Some(offset) = foreign_batch(&found, data.bytes) {
-            eprintln!(
-                "DEBUG at {:?} first {:?} seg {:?} found {:?} wanted {:?} len {}",
-                data.at,
-                data.first,
-                data.segment,
-                batch_at(&found, 0),
-                batch_at(data.bytes, 0),
-                found.len()
-            );
             let (path, partition) = (self.journal.clone(), self.directory.to_path_buf());
             return Err(JournalError::Foreign { path, partition, offset });
         }
@@ -481,7 +472,8 @@ impl Partition {
 
 /// The first batch of `found` that is whole and another than the one that stands in `wanted` at
 /// that place. A power cut leaves zeros, old bytes or torn ones there, never a whole batch of
-/// another writer.
+/// another writer. The checksum doesn't cover the first bytes, the offset among them: with the same
+/// checksum it is our own batch, torn there.
 fn foreign_batch(found: &[u8], wanted: &[u8]) -> Option<Offset> {
     let mut at = 0;
     while let Some(header) = batch_at(wanted, at) {
@@ -490,7 +482,8 @@ fn foreign_batch(found: &[u8], wanted: &[u8]) -> Option<Offset> {
         if !is_same {
             let other = batch_at(found, at)?;
             let batch = &found[at..at + usize_of(other.size.0)];
-            return batch::check_crc(&other, batch).is_ok().then(|| other.base()).flatten();
+            let is_whole = other.crc != header.crc && batch::check_crc(&other, batch).is_ok();
+            return is_whole.then(|| other.base()).flatten();
         }
         at = end;
     }

@@ -8,7 +8,7 @@ use crate::units::{Offset, Position, Timestamp};
 
 /// How many segments one plan may seal; further ones go with the next plan, so that its length
 /// stays bounded.
-pub(super) const SEALS_PER_PLAN_MAX: usize = 4;
+const SEALS_PER_PLAN_MAX: usize = 4;
 
 impl PartitionLog {
     /// The next plan for the active segment: what was staged since the last one, and a sync when

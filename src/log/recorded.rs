@@ -13,8 +13,7 @@ use smallvec::SmallVec;
 use super::complete::Completed;
 use super::journal::OpenRecord;
 use super::partition::{Cause, LogState, PartitionLog, Target};
-use super::planning::SEALS_PER_PLAN_MAX;
-use super::segment::{ActiveSegment, SealedSegment};
+use super::segment::SealedSegment;
 use crate::disk::plan::Steps;
 use crate::disk::{FileId, Plan, Step};
 use crate::format::journal::{Data, ENTRY_HEADER_BYTES, PartitionName, Void};
@@ -67,22 +66,20 @@ impl Recorded {
 impl PartitionLog {
     /// Bytes that the next plan would take in a record; `None` when it can't be made durable that
     /// way: nothing is staged, another plan comes first, the tier doesn't ask for it, or something
-    /// before it isn't durable.
+    /// before it isn't durable. Nor is a plan that seals a segment: without a sync between them, a
+    /// power cut could leave the next segment and not this one's end, a gap that looks like loss.
     pub fn recordable_bytes(&self) -> Option<usize> {
         let is_ready = self.state == LogState::Serving
             && self.retry.is_none()
             && self.in_flight.is_none()
             && self.is_device_tier()
-            && self.sealing.len() <= SEALS_PER_PLAN_MAX
+            && self.sealing.is_empty()
             && self.cursors.durable_end == self.cursors.log_end;
         if !is_ready || self.partition_name().is_none() {
             return None;
         }
-        let pieces = self.staged().map(|(_, _, parts)| {
-            ENTRY_HEADER_BYTES + parts.iter().map(bytes::Bytes::len).sum::<usize>()
-        });
-        let bytes: usize = pieces.sum();
-        (0 < bytes).then_some(bytes)
+        let (_, _, parts) = self.active.staged()?;
+        Some(ENTRY_HEADER_BYTES + parts.iter().map(bytes::Bytes::len).sum::<usize>())
     }
 
     /// As [`PartitionLog::plan`], for a plan that `record` makes durable: the batches are copied to
@@ -93,11 +90,10 @@ impl PartitionLog {
     pub fn plan_recorded(&mut self, record: &mut OpenRecord<'_>) -> Plan {
         assert!(self.recordable_bytes().is_some(), "there is something to record");
         let name = self.partition_name().expect("checked before");
-        for (segment, at, parts) in self.staged() {
-            let first = first_offset(&parts[0]);
-            let data = Data { name, epoch: self.leader_epoch, first, segment, at, bytes: &[] };
-            record.data(data, parts.iter().map(|part| &part[..]));
-        }
+        let (segment, at, parts) = self.active.staged().expect("it was just measured");
+        let first = first_offset(&parts[0]);
+        let data = Data { name, epoch: self.leader_epoch, first, segment, at, bytes: &[] };
+        record.data(data, parts.iter().map(|part| &part[..]));
         let plan = self.plan_steps(false);
         let in_flight = self.in_flight.as_mut().expect("it was just planned");
         in_flight.record = Some(InRecord::UnderWay);
@@ -118,12 +114,6 @@ impl PartitionLog {
         let after = self.cursors.high_watermark;
         let high_watermark = (after != before).then_some(after);
         Completed { high_watermark, ..Completed::default() }
-    }
-
-    /// What is staged: segment, position, batches.
-    fn staged(&self) -> impl Iterator<Item = (Offset, Position, &crate::disk::plan::Parts)> {
-        let segments = self.sealing.iter().chain([&self.active]);
-        segments.filter_map(ActiveSegment::staged)
     }
 
     fn partition_name(&self) -> Option<PartitionName> {

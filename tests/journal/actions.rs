@@ -212,9 +212,11 @@ impl World {
             }
             // On failure it stays as it is, and is tried again.
             let resumed = log.resume(&mut self.disk, now);
+            self.has_failed_sync |= matches!(log.state(), LogState::Offline(_));
             if self.disk.is_crashed() {
                 return;
             }
+            self.tell(|| format!("resumed topic-{slot}: {resumed:?}"));
             if resumed.is_ok() {
                 self.counts.resumed += 1;
                 self.slots[slot].known.bury();

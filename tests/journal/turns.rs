@@ -101,6 +101,9 @@ impl World {
         }
         let slot = self.slot_of(owner).expect("a log waits for its plans");
         let (now, journal) = (self.now, self.journal_of(slot));
+        if self.slots[slot].phase == Phase::Retiring {
+            assert_eq!(finished.result, Ok(()), "nothing stands against a rename");
+        }
         let log = self.slots[slot].log.as_mut().expect("it was just found");
         let completed = log.complete(finished, now);
         if let Some(journal) = journal {

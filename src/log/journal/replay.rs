@@ -46,9 +46,9 @@ pub struct Replayed {
     pub shard: u32,
     /// Records that a replay had to look at.
     pub records: u64,
-    /// Bytes of batches that were written.
+    /// Bytes of batches that were not in place.
     pub written: ByteCount,
-    /// Bytes of batches that were there already.
+    /// Bytes of batches that were, as the page cache has it; they are written again.
     pub present: ByteCount,
     /// Entries that were taken back by later records.
     pub voided: u64,
@@ -454,10 +454,9 @@ impl Partition {
             0 => buffer,
             _ => files.read(log.file, data.at, buffer).map_err(failed)?,
         };
-        if found == data.bytes {
-            report.present += ByteCount(bytes);
-            return Ok(());
-        }
+        // Written again all the same: after a failed sync the page cache shows what the device may
+        // lack, and no later sync would bring it there.
+        let is_present = found == data.bytes;
         if let Some(offset) = foreign_batch(&found, data.bytes) {
             let (path, partition) = (self.journal.clone(), self.directory.to_path_buf());
             return Err(JournalError::Foreign { path, partition, offset });
@@ -465,7 +464,10 @@ impl Partition {
         let copy = Bytes::copy_from_slice(data.bytes);
         files.write(log.file, data.at, copy).map_err(failed)?;
         log.length = log.length.max(data.at.0 + bytes);
-        report.written += ByteCount(bytes);
+        match is_present {
+            true => report.present += ByteCount(bytes),
+            false => report.written += ByteCount(bytes),
+        }
         Ok(())
     }
 }

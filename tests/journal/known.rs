@@ -82,7 +82,8 @@ impl Known {
     /// After a recovery: what was found stays, and the rest is gone. `found` are base offsets, and
     /// which of the batches there.
     pub fn recovered(&mut self, found: &[(u64, usize)], log_start: Offset) {
-        for staged in self.staged.values_mut().flatten() {
+        // Below, whole segments may be out of use, and come back into it with the next start.
+        for staged in self.staged.range_mut(log_start.0..).flat_map(|(_, all)| all) {
             staged.fate = Fate::Dead;
         }
         for (base, number) in found {

@@ -181,7 +181,10 @@ impl World {
     fn fault(&mut self) {
         let nth = 1 + self.random.below(5);
         match self.random.below(6) {
-            0 | 1 => self.hook.fail_sync(nth, EIO),
+            0 | 1 => {
+                self.may_gap = true;
+                self.hook.fail_sync(nth, EIO);
+            }
             2 => self.hook.short_write(nth, self.random.below(9_000), EIO),
             3 => self.hook.short_write(nth, u64::MAX - 1, EIO),
             _ => self.hook.short_write(nth, self.random.below(9_000), ENOSPC),

@@ -28,7 +28,8 @@ impl World {
             let logs = self.log_files(slot);
             let slot = &mut self.slots[slot];
             let cursors = slot.log.as_ref().expect("it was opened").cursors();
-            let view = View { known: &slot.known, start: cursors.log_start, asked };
+            let (known, start, may_gap) = (&slot.known, cursors.log_start, self.may_gap);
+            let mut view = View { known, start, asked, may_gap, gaps: BTreeSet::new() };
             let (found, next) = view.walk(&logs);
             assert_eq!(next, cursors.log_end.0, "the files end where the log does");
             assert_eq!(cursors.high_watermark, cursors.log_end);
@@ -36,8 +37,11 @@ impl World {
                 assert_eq!(cursors.log_start, slot.known.log_start);
                 view.assert_acked(&found);
             }
+            let gaps = view.gaps;
             slot.known.recovered(&found, cursors.log_start);
+            slot.known.gaps.extend(gaps);
         }
+        self.may_gap = false;
     }
 
     fn log_files(&self, slot: usize) -> BTreeMap<u64, Vec<u8>> {
@@ -55,16 +59,18 @@ struct View<'a> {
     known: &'a Known,
     start: Offset,
     asked: Asked,
+    may_gap: bool,
+    gaps: BTreeSet<(u64, u64)>,
 }
 
 impl View<'_> {
     /// Goes through all segments that are in use; returns what stands there, and what is next.
-    fn walk(&self, logs: &BTreeMap<u64, Vec<u8>>) -> (Vec<(u64, usize)>, u64) {
+    fn walk(&mut self, logs: &BTreeMap<u64, Vec<u8>>) -> (Vec<(u64, usize)>, u64) {
         let first = logs.range(..=self.start.0).next_back().map(|(base, _)| *base);
         let mut next = first.expect("the log start lies in a segment");
         let mut found = Vec::new();
         for (base, bytes) in logs.range(next..) {
-            self.assert_follows(next, *base);
+            self.assert_segment_follows(next, *base);
             let mut rest = &bytes[..];
             next = *base;
             while !rest.is_empty() {
@@ -78,6 +84,15 @@ impl View<'_> {
             }
         }
         (found, next)
+    }
+
+    fn assert_segment_follows(&mut self, next: u64, base: u64) {
+        let is_known = self.known.gaps.contains(&(next, base));
+        if next < base && (self.may_gap || is_known) {
+            self.gaps.insert((next, base));
+            return;
+        }
+        self.assert_follows(next, base);
     }
 
     fn assert_follows(&self, next: u64, base: u64) {

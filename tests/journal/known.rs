@@ -1,6 +1,6 @@
 //! What the world outside knows of a partition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uringlog::units::Offset;
 
@@ -33,6 +33,8 @@ pub struct Known {
     pub log_start: Offset,
     /// As `recovery-point-offset-checkpoint` would have it.
     pub recovery_point: Offset,
+    /// Offsets that are missing, from and to.
+    pub gaps: BTreeSet<(u64, u64)>,
     waiting: Vec<u64>,
     refused: Vec<u64>,
 }

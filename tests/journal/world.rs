@@ -155,6 +155,9 @@ pub struct World {
     pub counts: Counts,
     /// A sync has failed since the start: what the page cache holds may not be on the device.
     pub has_failed_sync: bool,
+    /// A sync was made to fail since the last check. What stood behind what was lost with it, in the
+    /// next segment, may be left: a gap, though of nothing that was acknowledged.
+    pub may_gap: bool,
     /// Whether what happens is told, for who looks at one history.
     is_told: bool,
     numbers: u32,
@@ -183,6 +186,7 @@ impl World {
             pending_opens: Vec::new(),
             counts: Counts::default(),
             has_failed_sync: false,
+            may_gap: false,
             is_told: std::env::var_os("JOURNAL_SEED").is_some(),
             numbers: 0,
             batches: 0,

@@ -85,7 +85,8 @@ impl Kind {
             let steps = world.random.below(600);
             world.disk.crash_after_steps(steps);
         }
-        for _ in 0..5 + world.random.below(50) {
+        let actions = if world.random.one_in(8) { 250 } else { 50 };
+        for _ in 0..5 + world.random.below(actions) {
             world.act(self.weights);
             if world.disk.is_crashed() {
                 break;

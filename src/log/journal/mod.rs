@@ -392,7 +392,8 @@ impl Journal {
             self.holders.cut(owner, log.cursors().log_end);
         }
         self.holders.settled(owner, log.on_file_end());
-        if self.holders.is_syncing(owner) && !log.is_settling() {
+        let is_over = self.holders.is_syncing(owner) && !log.is_settling();
+        if is_over || !log.can_settle() {
             self.holders.sync_ended(owner, log.can_settle());
         }
     }

@@ -154,20 +154,33 @@ impl Superblock {
         })
     }
 
-    /// The newer of the two copies at the beginning of a file.
+    /// The newer of the two copies at the beginning of a file. A copy is blank until it is written
+    /// the first time, and then always whole: it is one sector.
     ///
     /// # Errors
-    /// That of the copy that says more, when neither can be read.
+    /// When one can't be read: it may be the newer one, and which records count is not known then.
     pub fn newest(head: &[u8]) -> Result<Superblock, SuperblockError> {
         let first = Superblock::decode(head);
         let second = Superblock::decode(head.get(BLOCK_BYTES..).unwrap_or_default());
         match (first, second) {
             (Ok(a), Ok(b)) if a.generation.number < b.generation.number => Ok(b),
-            (Ok(a), _) => Ok(a),
-            (_, Ok(b)) => Ok(b),
-            (Err(SuperblockError::Magic), Err(error)) | (Err(error), Err(_)) => Err(error),
+            (Ok(a), Ok(_)) => Ok(a),
+            (Ok(a), Err(_)) if is_blank(head, BLOCK_BYTES) => Ok(a),
+            (Err(_), Ok(b)) if is_blank(head, 0) => Ok(b),
+            // Neither is ours: no journal at all.
+            (Err(SuperblockError::Magic), Err(SuperblockError::Magic)) => {
+                Err(SuperblockError::Magic)
+            }
+            (Err(SuperblockError::Version(version)), _)
+            | (_, Err(SuperblockError::Version(version))) => Err(SuperblockError::Version(version)),
+            _ => Err(SuperblockError::Checksum),
         }
     }
+}
+
+fn is_blank(head: &[u8], at: usize) -> bool {
+    let copy = head.get(at..at + SUPERBLOCK_BYTES);
+    copy.is_some_and(|copy| copy.iter().all(|byte| *byte == 0))
 }
 
 /// Which partition an entry is about.
@@ -471,11 +484,12 @@ mod tests {
             head[at..at + BLOCK_BYTES].copy_from_slice(&one.encode());
             assert_eq!(Superblock::newest(&head), Ok(one));
         }
-        // The newer one is torn: the one before it counts again.
-        head[40] ^= 1;
-        assert_eq!(Superblock::newest(&head), Ok(superblock(7)));
-        head[BLOCK_BYTES + 60] ^= 1;
-        assert_eq!(Superblock::newest(&head), Err(SuperblockError::Checksum));
+        // Either one is damaged: which records count is not known.
+        for at in [0, 40, BLOCK_BYTES, BLOCK_BYTES + 60] {
+            let mut head = head.clone();
+            head[at] ^= 1;
+            assert_eq!(Superblock::newest(&head), Err(SuperblockError::Checksum), "{at}");
+        }
         head[11] = 9;
         assert_eq!(Superblock::newest(&head), Err(SuperblockError::Version(9)));
         assert_eq!(Superblock::newest(b"short"), Err(SuperblockError::Magic));

@@ -324,6 +324,8 @@ impl PartitionLog {
                 let state = self.state_after(&plan.steps[failure.step], failure);
                 completed.stopped = Some(self.stop(state));
             }
+            // A sync of the other lane has failed: what one behind it says means nothing.
+            (Job::Flush(_) | Job::Settle(_), Ok(())) if !self.can_settle() => {}
             (Job::Flush(base), Ok(())) => {
                 self.flushed(base);
                 completed.sealed.push(base);

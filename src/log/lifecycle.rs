@@ -162,10 +162,11 @@ impl PartitionLog {
         assert!(!self.is_in_flight(), "a plan is still under way");
         let from = place_of_directory(&self.directory);
         let parent = from.directory.clone();
+        // First, so that what no plan has opened isn't closed.
+        self.stop(LogState::Offline(Cause::Retired));
         let mut steps: Steps = self.open_files().map(|file| Step::Close { file }).collect();
         steps.push(Step::Rename { from, to: renamed });
         steps.push(Step::SyncDirectory { directory: parent });
-        self.stop(LogState::Offline(Cause::Retired));
         let target = self.end;
         self.in_flight = Some(InFlight::new(target, false));
         Plan { tag: self.tag(Lane::Append, 0), steps }

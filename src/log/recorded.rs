@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::complete::Completed;
 use super::journal::OpenRecord;
 use super::partition::{Cause, LogState, PartitionLog, Target};
+use super::segment::SealedSegment;
 use crate::disk::plan::Steps;
 use crate::disk::{FileId, Plan, Step};
 use crate::format::journal::{Data, ENTRY_HEADER_BYTES, PartitionName, Void};
@@ -196,9 +197,12 @@ impl PartitionLog {
     /// Syncs every `.log` that may hold what isn't durable, and their names.
     pub(super) fn settle_steps(&mut self) -> (Target, Steps) {
         let is_open = |file: &FileId| !self.not_open.contains(file);
-        let sealed = self.sealed.iter().filter(|it| it.is_settled && !it.is_log_durable);
+        // The segment of the log end may be sealed already, by a plan that isn't over.
+        let is_last = |base| base == self.end.segment && Position(0) < self.end.at;
+        let is_wanted = |it: &&SealedSegment| it.is_settled || is_last(it.base);
+        let sealed = self.sealed.iter().filter(|it| !it.is_log_durable).filter(is_wanted);
         let files = sealed.filter_map(|it| it.unflushed.map(|files| files.log));
-        let has_bytes = self.end.segment == self.active.base && Position(0) < self.end.at;
+        let has_bytes = is_last(self.active.base);
         let active = has_bytes.then_some(self.active.files.log);
         let files: SmallVec<[FileId; 4]> = files.chain(active).filter(is_open).collect();
         let mut steps: Steps = files.into_iter().map(|file| Step::Sync { file }).collect();

@@ -138,25 +138,28 @@ fn make_in(
     let name = file_name(identity.shard);
     let listed = files.list()?;
     let found = listed.iter().find(|entry| entry.name == name);
-    let superblock = |number| Superblock {
+    let superblock = |number, shards| Superblock {
         generation: Generation { number, nonce },
         directory: identity.directory,
         length,
         shard: identity.shard,
-        shards: identity.shards,
+        shards,
     };
+    // How many there are is said once all of them are there: the next time round.
+    let is_there = |shard| listed.iter().any(|entry| entry.name == file_name(shard));
+    let is_complete = (0..identity.shards).all(is_there);
     if let Some(entry) = found.filter(|entry| entry.length == length) {
         let head = files.read_range(&name, 0, RECORDS_START.min(entry.length.0))?;
         if let Ok(before) = Superblock::newest(&head)
             && before.length == length
         {
-            let next = superblock(before.generation.number + 1);
+            let shards = if is_complete { identity.shards } else { 0 };
+            let next = superblock(before.generation.number + 1, shards);
             write_superblock(files, &name, &next)?;
             return Ok(next);
         }
     }
-    // How many there are is said once all of them are there: the next time round.
-    let first = Superblock { shards: 0, ..superblock(1) };
+    let first = superblock(1, 0);
     let result = fill(files, &name, &first);
     if result.is_err() {
         // What there was of it would take space for nothing.

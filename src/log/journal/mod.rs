@@ -43,7 +43,8 @@ pub use replay::{JournalReplay, Replayed, check, is_empty, replay};
 
 /// A record is no longer than this, nor than a quarter of the journal.
 const RECORD_BYTES_MAX: usize = 2 << 20;
-/// Kept free for records that carry no data: they are what gets a full journal going again.
+/// Kept free for records that carry no data: they are what gets a full journal going again. No more
+/// than an eighth of the journal.
 const RESERVE_BYTES: u64 = 64 << 10;
 /// Shortest journal.
 pub const BYTES_MIN: u64 = 1 << 20;
@@ -128,6 +129,7 @@ pub struct Journal {
     superblock: Superblock,
     plan_bytes_max: ByteCount,
     record_bytes_max: usize,
+    reserve_bytes: u64,
     circle: Circle,
     holders: Holders,
     /// The number of the next record.
@@ -181,6 +183,7 @@ impl Journal {
             superblock,
             plan_bytes_max,
             record_bytes_max,
+            reserve_bytes: RESERVE_BYTES.min(circle.capacity().0 / 8),
             circle,
             holders: Holders::default(),
             next: 1,
@@ -252,7 +255,7 @@ impl Journal {
             let is_first = self.building.builder.entries() == 0;
             return if is_first { plan_of(log, now) } else { Turn::Later };
         }
-        let Some(at) = self.circle.place(u64_of(padded), RESERVE_BYTES) else {
+        let Some(at) = self.circle.place(u64_of(padded), self.reserve_bytes) else {
             self.counters.full += 1;
             return plan_of(log, now);
         };
@@ -386,7 +389,8 @@ impl Journal {
             self.holders.cut(owner, log.cursors().log_end);
         }
         self.holders.settled(owner, log.on_file_end());
-        if self.holders.is_syncing(owner) && !log.is_settling() {
+        let is_over = self.holders.is_syncing(owner) && !log.is_settling();
+        if is_over || !log.can_settle() {
             self.holders.sync_ended(owner, log.can_settle());
         }
     }

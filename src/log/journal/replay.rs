@@ -37,9 +37,9 @@ pub struct Replayed {
     pub shard: u32,
     /// Records that a replay had to look at.
     pub records: u64,
-    /// Bytes of batches that were written.
+    /// Bytes of batches that were not in place.
     pub written: ByteCount,
-    /// Bytes of batches that were there already.
+    /// Bytes of batches that were, as the page cache has it; they are written again.
     pub present: ByteCount,
     /// Entries that were taken back by later records.
     pub voided: u64,
@@ -185,13 +185,36 @@ impl Run {
             let loaded = load(files, *superblock, (*shard, *length)).map_err(failed)?;
             report.journals.push(self.one(files, *shard, &loaded)?);
         }
-        for it in report.journals.iter().filter(|it| self.shards <= it.shard) {
-            // One that was damaged has another name now.
-            if it.damaged.is_none() {
-                files.remove(&file_name(it.shard)).map_err(failed)?;
+        self.clear(files, &journals, &report).map_err(failed)?;
+        Ok(report)
+    }
+
+    /// Everything is in place and durable: journals begin anew, or go. A damaged one is moved away
+    /// when the others don't miss it any more.
+    fn clear(
+        &self,
+        files: &mut Files<'_>,
+        journals: &[Superblock],
+        report: &JournalReplay,
+    ) -> Result<(), OpenError> {
+        let is_damaged = report.journals.iter().any(|it| it.damaged.is_some());
+        let shards = if is_damaged { 0 } else { self.shards };
+        for (superblock, one) in journals.iter().zip(&report.journals) {
+            if one.damaged.is_none() {
+                self.empty(files, *superblock, shards)?;
             }
         }
-        Ok(report)
+        for one in &report.journals {
+            match &one.damaged {
+                Some((_, kept)) => {
+                    files.rename(&file_name(one.shard), kept)?;
+                    files.sync_directory()?;
+                }
+                None if self.shards <= one.shard => files.remove(&file_name(one.shard))?,
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     fn found(&self, files: &mut Files<'_>) -> Result<Found, JournalError> {
@@ -283,31 +306,26 @@ impl Run {
             }
         }
         report.deleted += entries.values().map(|it| u64_of(it.len())).sum::<u64>();
-        self.empty(files, loaded, usable.damaged, &mut report).map_err(failed)?;
+        // Kept for whoever wants to look.
+        let number = loaded.superblock.generation.number;
+        let kept = |record| (record, format!("{}.damaged-{number}", loaded.name));
+        report.damaged = usable.damaged.map(kept);
         Ok(report)
     }
 
-    /// Everything is in place and durable. A damaged journal is kept for whoever wants to look.
+    /// Everything is in place and durable: begins the journal anew. Those of further shards go next,
+    /// and are not to be missed then.
     fn empty(
         &self,
         files: &mut Files<'_>,
-        loaded: &Loaded,
-        damaged: Option<u64>,
-        report: &mut Replayed,
+        superblock: Superblock,
+        shards: u32,
     ) -> Result<(), OpenError> {
-        let Superblock { generation, .. } = loaded.superblock;
-        if let Some(record) = damaged {
-            let kept = format!("{}.damaged-{}", loaded.name, generation.number);
-            files.rename(&loaded.name, &kept)?;
-            files.sync_directory()?;
-            report.damaged = Some((record, kept));
-            return Ok(());
-        }
-        let generation = Generation { number: generation.number + 1, nonce: self.nonce };
-        // Those of further shards go next, and are not to be missed then.
-        let shards = self.shards.min(loaded.superblock.shards);
-        let next = Superblock { generation, shards, ..loaded.superblock };
-        write_superblock(files, &loaded.name, &next)
+        let number = superblock.generation.number + 1;
+        let generation = Generation { number, nonce: self.nonce };
+        let shards = shards.min(superblock.shards);
+        let next = Superblock { generation, shards, ..superblock };
+        write_superblock(files, &file_name(superblock.shard), &next)
     }
 }
 
@@ -493,10 +511,9 @@ impl Partition {
             0 => buffer,
             _ => files.read(log.file, data.at, buffer).map_err(failed)?,
         };
-        if found == data.bytes {
-            report.present += ByteCount(bytes);
-            return Ok(());
-        }
+        // Written again all the same: after a failed sync the page cache shows what the device may
+        // lack, and no later sync would bring it there.
+        let is_present = found == data.bytes;
         if let Some(offset) = foreign_batch(&found, data.bytes) {
             let (path, partition) = (self.journal.clone(), self.directory.to_path_buf());
             return Err(JournalError::Foreign { path, partition, offset });
@@ -504,14 +521,18 @@ impl Partition {
         let copy = Bytes::copy_from_slice(data.bytes);
         files.write(log.file, data.at, copy).map_err(failed)?;
         log.length = log.length.max(data.at.0 + bytes);
-        report.written += ByteCount(bytes);
+        match is_present {
+            true => report.present += ByteCount(bytes),
+            false => report.written += ByteCount(bytes),
+        }
         Ok(())
     }
 }
 
 /// The first batch of `found` that is whole and another than the one that stands in `wanted` at
 /// that place. A power cut leaves zeros, old bytes or torn ones there, never a whole batch of
-/// another writer.
+/// another writer. The checksum doesn't cover the first bytes, the offset among them: with the same
+/// checksum it is our own batch, torn there.
 fn foreign_batch(found: &[u8], wanted: &[u8]) -> Option<Offset> {
     let mut at = 0;
     while let Some(header) = batch_at(wanted, at) {
@@ -520,7 +541,8 @@ fn foreign_batch(found: &[u8], wanted: &[u8]) -> Option<Offset> {
         if !is_same {
             let other = batch_at(found, at)?;
             let batch = &found[at..at + usize_of(other.size.0)];
-            return batch::check_crc(&other, batch).is_ok().then(|| other.base()).flatten();
+            let is_whole = other.crc != header.crc && batch::check_crc(&other, batch).is_ok();
+            return is_whole.then(|| other.base()).flatten();
         }
         at = end;
     }

@@ -20,12 +20,15 @@ pub(in crate::log) struct Files<'a> {
     pub count: u32,
     /// Files that are open, to be closed when recovery fails.
     pub open: Vec<FileId>,
+    /// Whether a sync has failed: what the page cache holds may never reach the device.
+    pub has_failed_sync: bool,
 }
 
 impl<'a> Files<'a> {
     /// No file is open yet. `owner` is a number that nobody else has on this disk.
     pub fn new(disk: &'a mut dyn Disk, directory: Arc<Path>, owner: u32) -> Files<'a> {
-        Files { disk, directory, owner, count: 0, open: Vec::new() }
+        let open = Vec::new();
+        Files { disk, directory, owner, count: 0, open, has_failed_sync: false }
     }
 }
 
@@ -55,7 +58,10 @@ impl Files<'_> {
         match finished.result {
             Ok(()) => Ok(finished.plan),
             Err(failure) => {
-                let what = describe(&finished.plan.steps[failure.step]);
+                let step = &finished.plan.steps[failure.step];
+                let is_sync = matches!(step, Step::Sync { .. } | Step::SyncDirectory { .. });
+                self.has_failed_sync |= is_sync;
+                let what = describe(step);
                 Err(OpenError::Disk { what, error: failure.error })
             }
         }

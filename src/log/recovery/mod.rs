@@ -36,7 +36,7 @@ use super::cursors::Cursors;
 use super::epochs::LeaderEpochs;
 use super::housekeeping::EPOCHS_NAME;
 use super::lifecycle::LogParts;
-use super::partition::{LogSpec, LogState, PartitionLog, Target};
+use super::partition::{Cause, FileName, LogSpec, LogState, PartitionLog, Target};
 use super::roll;
 use super::segment::{ActiveSegment, Beginning, Found, IndexBytes, Largest, SegmentFiles};
 use crate::disk::{Disk, Step};
@@ -85,12 +85,14 @@ impl PartitionLog {
         now: Timestamp,
     ) -> Result<(PartitionLog, RecoveryReport), OpenError> {
         let start = Start { files: 0, limit: Offset::MAX };
-        Recovery { spec, how, now, start }.run(disk)
+        let mut files = Files::new(disk, spec.directory.clone(), spec.number);
+        Recovery { spec, how, now, start }.run(&mut files)
     }
 
     /// Brings a read-only log back into service, once there may be room again: everything behind
     /// the log end, which was never acknowledged, is cut off, and the state in memory is rebuilt
-    /// from the files. On failure the log stays as it is.
+    /// from the files. On failure the log stays as it is, but for a failed sync: that takes it
+    /// offline.
     ///
     /// # Errors
     /// [`OpenError`]; with [`crate::disk::DiskError::NoSpace`] there is still no room.
@@ -108,12 +110,24 @@ impl PartitionLog {
         let cursors = self.cursors;
         let how = Opening {
             clean: false,
-            recovery_point: Some(cursors.recovery_point.max(cursors.durable_end)),
+            // What only the journal holds is not durable in the files.
+            recovery_point: Some(cursors.recovery_point.max(self.on_file_end())),
             log_start: Some(cursors.log_start),
             leader_epoch_bump: false,
         };
         let start = Start { files: self.files, limit: cursors.log_end };
-        let (log, report) = Recovery { spec: self.spec(), how, now, start }.run(disk)?;
+        let recovery = Recovery { spec: self.spec(), how, now, start };
+        let mut files = Files::new(disk, self.directory.clone(), self.number);
+        let (log, report) = match recovery.run(&mut files) {
+            Ok(opened) => opened,
+            Err(error) => {
+                if let (OpenError::Disk { error, .. }, true) = (&error, files.has_failed_sync) {
+                    let (file, error) = (FileName::Other, *error);
+                    self.state = LogState::Offline(Cause::Sync { file, error });
+                }
+                return Err(error);
+            }
+        };
         let before = std::mem::replace(self, log);
         for file in before.open_files() {
             // Nothing depends on it: the new numbers stand for the same files.
@@ -149,10 +163,9 @@ struct Recovery {
 }
 
 impl Recovery {
-    fn run(self, disk: &mut dyn Disk) -> Result<(PartitionLog, RecoveryReport), OpenError> {
-        let mut files = Files::new(disk, self.spec.directory.clone(), self.spec.number);
+    fn run(self, files: &mut Files<'_>) -> Result<(PartitionLog, RecoveryReport), OpenError> {
         files.count = self.start.files;
-        let opened = self.recover(&mut files);
+        let opened = self.recover(files);
         if opened.is_err() {
             files.abandon();
         }

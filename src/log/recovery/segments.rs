@@ -52,13 +52,18 @@ impl Examination<'_, '_> {
     pub fn run(&mut self, mut seen: BTreeMap<Offset, Seen>) -> Result<Examined, OpenError> {
         let mut examined = Examined { sealed: Vec::new(), last: None };
         let mut end: Option<Offset> = None;
+        // First, and the last one first: a crash between them must not leave a gap.
+        while let Some(last) = seen.last_entry().filter(|it| self.limit < *it.key()) {
+            let (base, segment) = last.remove_entry();
+            self.remove_segment(base, segment)?;
+        }
         while let Some((base, segment)) = seen.pop_first() {
             if segment.log_bytes.0 > SEGMENT_BYTES_MAX {
                 let bytes = segment.log_bytes;
                 return Err(OpenError::SegmentTooLong { segment: base, bytes });
             }
             let next_base = seen.keys().next().copied();
-            if base > self.limit || (base == self.limit && end.is_some()) {
+            if base == self.limit && end.is_some() {
                 self.remove_segment(base, segment)?;
                 continue;
             }

@@ -325,7 +325,12 @@ impl PartitionLog {
                 completed.stopped = Some(self.stop(state));
             }
             // A sync of the other lane has failed: what one behind it says means nothing.
-            (Job::Flush(_) | Job::Settle(_), Ok(())) if !self.can_settle() => {}
+            (Job::Flush(_) | Job::Settle(_), Ok(())) if !self.can_settle() => {
+                self.not_open.extend(plan.steps.iter().filter_map(|step| match step {
+                    Step::Close { file } => Some(*file),
+                    _ => None,
+                }));
+            }
             (Job::Flush(base), Ok(())) => {
                 self.flushed(base);
                 completed.sealed.push(base);

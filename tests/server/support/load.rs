@@ -70,7 +70,8 @@ impl Ledger {
 /// The partitions of one topic.
 pub struct Load {
     topic: &'static str,
-    value_bytes: usize,
+    /// Length of the values to come, roughly.
+    pub value_bytes: usize,
     partitions: Vec<Ledger>,
 }
 

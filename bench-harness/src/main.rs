@@ -25,6 +25,8 @@ enum Experiment {
     /// Open-loop load on any Kafka broker: latency from the scheduled time.
     #[command(subcommand)]
     Load(load::Load),
+    /// How long a full commit journal takes to be put in place after a crash.
+    Replay(journal::replay::Options),
     /// Ranges of a file to sockets by linked splices, beside stalled readers; sendfile and
     /// read+send as controls.
     Splice(splice::Options),
@@ -45,6 +47,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Experiment::Chains(options) => chains::run(&options),
         Experiment::Journal(options) => journal::run(&options),
         Experiment::Load(load) => load::run(&load),
+        Experiment::Replay(options) => journal::replay::run(&options),
         Experiment::Splice(options) => splice::run(&options),
     }
 }

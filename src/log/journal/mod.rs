@@ -47,8 +47,9 @@ const RECORD_BYTES_MAX: usize = 2 << 20;
 const RESERVE_BYTES: u64 = 64 << 10;
 /// Shortest journal.
 pub const BYTES_MIN: u64 = 1 << 20;
-/// Syncs under way for the journal's sake below three quarters of it, and above.
-const SYNCS_MAX: (usize, usize) = (4, 16);
+/// How many syncs are under way for the journal's sake, by how many eighths of it are in use. Early
+/// and few at a time: a sync of much at once is what a record then waits for at the device.
+const SYNCS_MAX: [usize; 8] = [0, 1, 2, 4, 8, 16, 32, 32];
 
 /// What a log is to do at the end of a turn.
 #[derive(Debug)]
@@ -401,11 +402,8 @@ impl Journal {
     pub fn next_settle(&mut self) -> Option<u32> {
         let (used, capacity) = (self.circle.used().0, self.circle.capacity().0);
         let is_frozen = matches!(self.state, JournalState::Frozen(_));
-        let limit = match () {
-            () if is_frozen || 3 * capacity < 4 * used => SYNCS_MAX.1,
-            () if self.is_filling() => SYNCS_MAX.0,
-            () => 0,
-        };
+        let eighth = if is_frozen { 7 } else { usize_of(8 * used / capacity).min(7) };
+        let limit = SYNCS_MAX[eighth];
         if limit <= self.holders.syncing() {
             return None;
         }

@@ -1,7 +1,6 @@
 //! What came of it: tables of medians with their range, ratios round by round, and the goals.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -48,6 +47,10 @@ pub struct Results {
     limits: Limits,
 }
 
+fn empty() -> Histogram<u64> {
+    super::run::histogram()
+}
+
 fn ms(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     f64_of(histogram.value_at_quantile(quantile)) / 1e6
 }
@@ -84,14 +87,6 @@ impl Run {
             ("full", f64_of(it.journal.full)),
             ("large", f64_of(it.journal.large)),
         ]
-    }
-
-    /// p99.9 of turns while files are synced for the journal's sake, and of the others; `None`
-    /// where there were too few of either.
-    fn settling_ratio(&self) -> Option<f64> {
-        let (settling, quiet) = (&self.measured.settling, &self.measured.quiet);
-        let enough = P999_TURNS_MIN <= settling.len() && P999_TURNS_MIN <= quiet.len();
-        enough.then(|| ms(settling, 0.999) / ms(quiet, 0.999))
     }
 
     /// A line while it runs.
@@ -262,7 +257,7 @@ impl Results {
         let mut text = String::from(
             "\n| turn | journal / linked: batches/s | p50 | p99.9 | CPU | \
              journal / better of serial and pool: batches/s | \
-             p99.9 with syncs for space / without |\n|---|---|---|---|---|---|---|\n",
+             p99.9 with syncs for space / without, ms |\n|---|---|---|---|---|---|---|\n",
         );
         for cell in cells {
             let linked = (Variant::Journal, Variant::Linked);
@@ -276,7 +271,9 @@ impl Results {
                 ratio(|run| ms(&run.measured.turn, 0.999)),
                 ratio(Run::cpu_us),
                 spread(&self.over_plain(label, *cell)),
-                spread(&self.settling(label, *cell)),
+                self.settling(label, *cell).map_or("-".to_owned(), |(settling, quiet)| {
+                    format!("{} / {}", short(settling), short(quiet))
+                }),
             );
         }
         text
@@ -291,8 +288,16 @@ impl Results {
         }
     }
 
-    fn settling(&self, label: &str, cell: Cell) -> Vec<f64> {
-        self.of(label, cell, Variant::Journal).filter_map(Run::settling_ratio).collect()
+    /// p99.9 of turns while files are synced for the journal's sake, and of the others, over all
+    /// rounds; `None` where there were too few of either.
+    fn settling(&self, label: &str, cell: Cell) -> Option<(f64, f64)> {
+        let (mut settling, mut quiet) = (empty(), empty());
+        for run in self.of(label, cell, Variant::Journal) {
+            settling.add(&run.measured.settling).expect("both have the same bounds");
+            quiet.add(&run.measured.quiet).expect("both have the same bounds");
+        }
+        let enough = P999_TURNS_MIN <= settling.len() && P999_TURNS_MIN <= quiet.len();
+        enough.then(|| (ms(&settling, 0.999), ms(&quiet, 0.999)))
     }
 
     fn goals_table(&self, label: &str, cells: &[Cell]) -> String {
@@ -327,7 +332,8 @@ impl Results {
         }
         for cell in cells {
             let name = format!("{cell}: p99.9 with syncs for space / without");
-            line(&name, &Goal::AtMost(SETTLING_P999_MAX), &self.settling(label, *cell));
+            let ratio = self.settling(label, *cell).map(|(settling, quiet)| settling / quiet);
+            line(&name, &Goal::AtMost(SETTLING_P999_MAX), ratio.as_slice());
         }
         text
     }
@@ -356,7 +362,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// Median and range.
-fn spread(values: &[f64]) -> String {
+pub fn spread(values: &[f64]) -> String {
     let values = sorted(values);
     let (Some(least), Some(most)) = (values.first(), values.last()) else {
         return "-".to_owned();
@@ -378,6 +384,8 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use uringlog::log::journal::JournalCounters;
 
     use super::super::run::journal_options;
@@ -385,10 +393,10 @@ mod tests {
     use super::*;
 
     fn run(variant: Variant, round: usize, turn_us: u64, cpu: Duration) -> Run {
-        let mut turn = Histogram::new(3).expect("a histogram");
+        let mut turn = empty();
         let turns = 2 * P999_TURNS_MIN;
         turn.record_n(turn_us * 1000, turns).expect("in range");
-        let mut half = Histogram::new(3).expect("a histogram");
+        let mut half = empty();
         half.record_n(turn_us * 1000, turns / 2).expect("in range");
         let wall = Duration::from_micros(turn_us * turns);
         let measured = Measured {

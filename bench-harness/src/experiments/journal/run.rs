@@ -300,7 +300,8 @@ impl Maker {
     }
 }
 
-fn histogram() -> Histogram<u64> {
+/// Of turns.
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1_000, TURN_NS_MAX, 3).expect("the bounds are fine")
 }
 

@@ -15,7 +15,7 @@ use uringlog::log::journal::{JournalCounters, Turn};
 use uringlog::log::{Journal, LogConfig, LogSpec, PartitionLog};
 use uringlog::shard::JournalFile;
 use uringlog::units::{LeaderEpoch, TopicId};
-use uringlog::{ByteCount, Durability, Offset, RecordBatch, now};
+use uringlog::{Durability, Offset, RecordBatch, now};
 
 use crate::experiments::measure::u64_of;
 use crate::experiments::{Doing, Failure};
@@ -66,6 +66,8 @@ pub struct Shard {
     is_settling: bool,
     chores_at: Instant,
     handed: Handed,
+    /// No file is synced for the journal's sake.
+    keeps_records: bool,
 }
 
 impl Shard {
@@ -87,6 +89,7 @@ impl Shard {
             is_settling: false,
             chores_at: Instant::now(),
             handed: Handed::default(),
+            keeps_records: false,
         };
         for number in 0..partitions {
             shard.create_log(root, number);
@@ -145,9 +148,9 @@ impl Shard {
         self.journal.as_ref().map_or_else(JournalCounters::default, Journal::counters)
     }
 
-    /// Bytes from the oldest record that is needed to the newest.
-    pub fn journal_used(&self) -> ByteCount {
-        self.journal.as_ref().map_or(ByteCount(0), |journal| journal.fill().0)
+    /// From now on no file is synced to give the journal its space back.
+    pub fn keep_records(&mut self) {
+        self.keeps_records = true;
     }
 
     /// What was handed to the disk so far.
@@ -207,7 +210,9 @@ impl Shard {
         if let Some(plan) = journal.seal() {
             self.submit(plan);
         }
-        while let Some(owner) = journal.next_settle() {
+        while !self.keeps_records
+            && let Some(owner) = journal.next_settle()
+        {
             let number = number_of(owner);
             self.cells[number].log.settle();
             match self.housekeeping_plan(number, now) {

@@ -66,7 +66,7 @@ pub(crate) fn journals(
             Ok(Journals { were_empty, files, line })
         }
         Err(reason) => {
-            if let Err(error) = remove_journals(root) {
+            if let Err(error) = remove_journals(root, id) {
                 tracing::warn!("{}: empty journals can't be removed: {error}", root.display());
             }
             let line = format!("durability: each plan syncs its own file; no journal: {reason}");

@@ -12,7 +12,7 @@ use crate::disk::plan::{Parts, Steps};
 use crate::disk::{
     Aligned, BLOCK_BYTES, Disk, DiskError, FileId, Lane, Place, Plan, PlanTag, Step,
 };
-use crate::format::journal::{Superblock, file_name, shard_of};
+use crate::format::journal::{Superblock, file_name};
 use crate::format::properties::{self, DirectoryId};
 use crate::log::journal::{self, Identity, make, replay};
 use crate::log::{JournalError, JournalReplay};
@@ -216,7 +216,7 @@ pub fn of_directory(
         Ok((files, _)) => Ok(files.into_iter().next()),
         Err(reason) => {
             tracing::debug!("plans sync their own files; no journal: {reason}");
-            if let Err(error) = remove_journals(root) {
+            if let Err(error) = remove_journals(root, id) {
                 tracing::warn!("{}: empty journals can't be removed: {error}", root.display());
             }
             Ok(None)
@@ -225,14 +225,12 @@ pub fn of_directory(
 }
 
 /// Removes the journals, which are empty, when they aren't used: a later crash must not find them.
-pub fn remove_journals(root: &Path) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(root)? {
-        let entry = entry?;
-        if entry.file_name().to_str().and_then(shard_of).is_some() {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
+/// Each says first that there are none, so that none is missed if this is cut short.
+///
+/// # Errors
+/// As [`replay_journals`].
+pub fn remove_journals(root: &Path, directory: DirectoryId) -> Result<(), JournalError> {
+    replay_journals(root, directory, 0).map(drop)
 }
 
 /// Measures with two small files in a directory what a durable write in place costs, and what it is

@@ -16,6 +16,9 @@ use super::wait;
 
 /// Kafka's code of a request that reached a shard before all of it was open.
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+/// Every so many values is so long.
+const LARGE_EVERY: usize = 16;
+const LARGE_BYTES: usize = 80_000;
 /// Batches that a producer has under way.
 const IN_FLIGHT_MAX: usize = 8;
 
@@ -70,7 +73,10 @@ impl Ledger {
 /// The partitions of one topic.
 pub struct Load {
     topic: &'static str,
-    value_bytes: usize,
+    /// Length of the values to come, roughly.
+    pub value_bytes: usize,
+    /// Whether some are so large that they don't go by the journal.
+    pub has_large: bool,
     partitions: Vec<Ledger>,
 }
 
@@ -83,7 +89,7 @@ impl Load {
     ) -> Load {
         broker.connect().create(topic, partitions, &[]);
         let partitions = (0..partitions).map(|_| Ledger::default()).collect();
-        Load { topic, value_bytes, partitions }
+        Load { topic, value_bytes, has_large: false, partitions }
     }
 
     /// The partitions.
@@ -95,13 +101,14 @@ impl Load {
     /// acknowledged in all, then goes on until the server is killed.
     pub fn kill(&mut self, broker: Broker, records: usize) -> Launch {
         let leaders = leaders(&broker, self.topic);
-        let (topic, value_bytes) = (self.topic, self.value_bytes);
+        let (topic, value_bytes, has_large) = (self.topic, self.value_bytes, self.has_large);
         let count = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for ((partition, ledger), port) in (0..).zip(&mut self.partitions).zip(leaders) {
                 let count = &count;
                 scope.spawn(move || {
-                    let mut producer = Producer { topic, partition, value_bytes, ledger, count };
+                    let mut producer =
+                        Producer { topic, partition, value_bytes, has_large, ledger, count };
                     // Whatever happened to the connection, the check is what is stored.
                     drop(Client::try_open(port).and_then(|mut client| producer.run(&mut client)));
                 });
@@ -176,17 +183,23 @@ struct Producer<'a> {
     topic: &'static str,
     partition: i32,
     value_bytes: usize,
+    has_large: bool,
     ledger: &'a mut Ledger,
     count: &'a AtomicU64,
 }
 
 impl Producer<'_> {
+    fn next_bytes(&self) -> usize {
+        let is_large = self.has_large && self.ledger.sent.len() % LARGE_EVERY == 0;
+        if is_large { LARGE_BYTES } else { self.value_bytes }
+    }
+
     /// Goes on until the connection ends.
     fn run(&mut self, client: &mut Client) -> io::Result<()> {
         let mut under_way = VecDeque::new();
         loop {
             while under_way.len() < IN_FLIGHT_MAX {
-                let value = self.ledger.send(self.value_bytes);
+                let value = self.ledger.send(self.next_bytes());
                 let batch: Bytes = batch::of(&[&value]).into();
                 under_way.push_back(value);
                 client.post(&produce_request(self.topic, self.partition, batch, -1), PRODUCE)?;

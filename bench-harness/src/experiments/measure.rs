@@ -31,6 +31,26 @@ pub fn thread_cpu() -> Duration {
     cpu(ClockId::ThreadCPUTime)
 }
 
+/// CPU time that all cores have spent on something so far, in steps of a hundredth of a second.
+pub fn machine_cpu() -> Duration {
+    const TICK: Duration = Duration::from_millis(10);
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let fields = line.split_whitespace().skip(1).filter_map(|field| field.parse::<u32>().ok());
+    let fields: Vec<u32> = fields.collect();
+    // user, nice, system, (idle, iowait,) irq, softirq.
+    [0, 1, 2, 5, 6].into_iter().filter_map(|at| fields.get(at)).map(|ticks| *ticks * TICK).sum()
+}
+
+/// How many cores the machine has, those that this thread may not use included.
+pub fn cores() -> usize {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let is_core = |line: &&str| {
+        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|it: char| it.is_numeric()))
+    };
+    text.lines().filter(is_core).count().max(1)
+}
+
 fn cpu(clock: ClockId) -> Duration {
     Duration::try_from(clock_gettime(clock)).expect("CPU clocks do not go below zero")
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::experiments::measure;
 use crate::experiments::{Doing, Failure};
 
 /// A file system under test.
@@ -88,7 +89,7 @@ pub fn host() -> String {
         let value = line.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()));
         value.unwrap_or_else(|| "?".to_owned())
     };
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let cores = measure::cores();
     let kib = field("/proc/meminfo", "MemTotal");
     let kib: u64 = kib.trim_end_matches(" kB").parse().unwrap_or(0);
     let release = read(Path::new("/proc/sys/kernel/osrelease"));

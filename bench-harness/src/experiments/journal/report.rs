@@ -80,6 +80,7 @@ impl Run {
             ("p99.9 ms", turn(0.999)),
             ("max ms", turn(1.0)),
             ("CPU us/batch", self.cpu_us()),
+            ("others %", 100.0 * it.others),
             ("syncs/turn", self.per_turn(it.handed.syncs)),
             ("records/turn", self.per_turn(it.journal.records)),
             ("copied MB", f64_of(it.journal.copied) / 1e6),
@@ -113,7 +114,7 @@ impl Run {
             "batch_bytes": self.cell.batch_bytes, "variant": self.variant.to_string(),
             "round": self.round, "turns": it.turns, "batches": it.batches, "bytes": it.bytes,
             "seconds": it.wall.as_secs_f64(), "is_cut": it.is_cut,
-            "batches_per_s": self.throughput(), "cpu_us_per_batch": self.cpu_us(),
+            "others_cpu_share": it.others, "batches_per_s": self.throughput(), "cpu_us_per_batch": self.cpu_us(),
             "turn": quantiles(&it.turn), "settling_turn": quantiles(&it.settling),
             "quiet_turn": quantiles(&it.quiet),
             "handed": {"plans": handed.plans, "syncs": handed.syncs,
@@ -345,7 +346,8 @@ A turn: each of N partitions gets one batch of S bytes, all are durable before t
 journal. `serial`: system calls, write and fdatasync in turn. `pool`: system calls, the syncs on \
 threads. `plain-journal`, `pool-journal`: system calls and the journal. Medians over the rounds \
 (least..most); ratios are made round by round. CPU is that of the process (kernel workers and sync \
-threads included), without what making batches took; the kernel's own writeback is nobody's. \
+threads included), without what making batches took; the kernel's own threads are not in it. \
+`others %` is what they and everybody else took of all cores: high means a noisy run. \
 `syncs/turn` counts those for the journal's space, too; `settles` are partitions synced for it, \
 `full` plans that synced their own file since it was full, `large` those over the limit.
 ";
@@ -405,6 +407,7 @@ mod tests {
             bytes: 16 * turns * (16 << 10),
             wall,
             cpu,
+            others: 0.0,
             turn,
             settling: half.clone(),
             quiet: half,

@@ -138,6 +138,8 @@ pub struct Measured {
     /// CPU time of the process, kernel workers and sync threads included, without that in which
     /// batches were made and memory was touched.
     pub cpu: Duration,
+    /// Share of all cores' time that everybody else took, the kernel's own threads included.
+    pub others: f64,
     pub turn: Histogram<u64>,
     /// Turns during which files were synced for the journal's sake, and the others.
     pub settling: Histogram<u64>,
@@ -209,6 +211,7 @@ fn drive(
 ) -> Result<Measured, Failure> {
     let (handed, journal) = (shard.handed(), shard.journal_counters());
     let (cpu, warm_cpu) = (measure::process_cpu(), warm.cpu());
+    let machine_cpu = measure::machine_cpu();
     (maker.wall, maker.cpu) = (Duration::ZERO, Duration::ZERO);
     let (mut turn, mut settling, mut quiet) = (histogram(), histogram(), histogram());
     let started = Instant::now();
@@ -223,15 +226,17 @@ fn drive(
         warm.used(bytes);
         is_cut = limits.time <= started.elapsed().saturating_sub(maker.wall);
     }
-    let wall = started.elapsed().saturating_sub(maker.wall);
-    let others = maker.cpu + warm.cpu().saturating_sub(warm_cpu);
-    let cpu = measure::process_cpu().saturating_sub(cpu).saturating_sub(others);
+    let elapsed = started.elapsed();
+    let own = measure::process_cpu().saturating_sub(cpu);
+    let others = measure::machine_cpu().saturating_sub(machine_cpu).saturating_sub(own);
+    let cores = measure::f64_of(measure::u64_of(measure::cores()));
     Ok(Measured {
         turns: turn.len(),
         batches: turn.len() * u64::from(maker.cell.partitions),
         bytes,
-        wall,
-        cpu,
+        wall: elapsed.saturating_sub(maker.wall),
+        cpu: own.saturating_sub(maker.cpu + warm.cpu().saturating_sub(warm_cpu)),
+        others: others.as_secs_f64() / elapsed.as_secs_f64() / cores,
         turn,
         settling,
         quiet,

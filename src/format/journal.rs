@@ -154,27 +154,33 @@ impl Superblock {
         })
     }
 
-    /// The newer of the two copies at the beginning of a file. A copy is blank until it is written
-    /// the first time, and then always whole: it is one sector.
+    /// The newer of the copies at the beginning of a file that can be read. When one can't, it may
+    /// be the newer one ([`Superblock::is_doubtful`]).
     ///
     /// # Errors
-    /// When one can't be read: it may be the newer one, and which records count is not known then.
+    /// When neither can be read, and when one is of another version.
     pub fn newest(head: &[u8]) -> Result<Superblock, SuperblockError> {
         let first = Superblock::decode(head);
         let second = Superblock::decode(head.get(BLOCK_BYTES..).unwrap_or_default());
         match (first, second) {
+            (Err(error @ SuperblockError::Version(_)), _)
+            | (_, Err(error @ SuperblockError::Version(_))) => Err(error),
             (Ok(a), Ok(b)) if a.generation.number < b.generation.number => Ok(b),
-            (Ok(a), Ok(_)) => Ok(a),
-            (Ok(a), Err(_)) if is_blank(head, BLOCK_BYTES) => Ok(a),
-            (Err(_), Ok(b)) if is_blank(head, 0) => Ok(b),
+            (Ok(a), _) => Ok(a),
+            (_, Ok(b)) => Ok(b),
             // Neither is ours: no journal at all.
-            (Err(SuperblockError::Magic), Err(SuperblockError::Magic)) => {
-                Err(SuperblockError::Magic)
-            }
-            (Err(SuperblockError::Version(version)), _)
-            | (_, Err(SuperblockError::Version(version))) => Err(SuperblockError::Version(version)),
-            _ => Err(SuperblockError::Checksum),
+            (Err(SuperblockError::Magic), Err(error)) | (Err(error), Err(_)) => Err(error),
         }
+    }
+
+    /// Whether a copy is neither whole nor blank, as it is until it is written the first time: the
+    /// start of a round that a crash has cut short, or damage.
+    pub fn is_doubtful(head: &[u8]) -> bool {
+        let is_wrong = |at: usize| {
+            let copy = head.get(at..).unwrap_or_default();
+            Superblock::decode(copy).is_err() && !is_blank(head, at)
+        };
+        is_wrong(0) || is_wrong(BLOCK_BYTES)
     }
 }
 
@@ -376,6 +382,13 @@ impl<'a> Record<'a> {
         (u64::from(u32_at(head, 12)) == u64_of(count)).then_some(record)
     }
 
+    /// The round of the record at the start of `bytes`, whichever it is, if one stands there whole.
+    pub fn generation_at(bytes: &[u8]) -> Option<Generation> {
+        let head = bytes.get(..RECORD_HEADER_BYTES)?;
+        let generation = Generation { number: u64_at(head, 16), nonce: u64_at(head, 24) };
+        Record::parse(bytes, generation).map(|_| generation)
+    }
+
     /// Bytes that it takes in the file.
     pub fn padded_length(&self) -> u64 {
         u64_of((RECORD_HEADER_BYTES + self.entries.len()).next_multiple_of(BLOCK_BYTES))
@@ -484,11 +497,13 @@ mod tests {
             head[at..at + BLOCK_BYTES].copy_from_slice(&one.encode());
             assert_eq!(Superblock::newest(&head), Ok(one));
         }
-        // Either one is damaged: which records count is not known.
-        for at in [0, 40, BLOCK_BYTES, BLOCK_BYTES + 60] {
+        // Either one is damaged: the other one counts, if no record says otherwise.
+        assert!(!Superblock::is_doubtful(&head));
+        for (at, left) in [(0, 7), (40, 7), (BLOCK_BYTES, 8), (BLOCK_BYTES + 60, 8)] {
             let mut head = head.clone();
             head[at] ^= 1;
-            assert_eq!(Superblock::newest(&head), Err(SuperblockError::Checksum), "{at}");
+            assert_eq!(Superblock::newest(&head), Ok(superblock(left)), "{at}");
+            assert!(Superblock::is_doubtful(&head));
         }
         head[11] = 9;
         assert_eq!(Superblock::newest(&head), Err(SuperblockError::Version(9)));

@@ -15,8 +15,8 @@ use super::file::{JournalError, write_superblock};
 use crate::disk::{Disk, FileId, Step};
 use crate::format::batch::{self, BatchHeader, HEADER_BYTES};
 use crate::format::journal::{
-    BLOCK_BYTES, Data, Entry, Generation, PartitionName, RECORDS_START, Record, Superblock, Void,
-    file_name, shard_of,
+    BLOCK_BYTES, Data, Entry, Generation, PartitionName, RECORDS_START, Record, Superblock,
+    SuperblockError, Void, file_name, shard_of,
 };
 use crate::format::names::{DirectoryState, FileKind, PartitionDirectory, SegmentFile};
 use crate::format::partition_metadata;
@@ -182,7 +182,7 @@ impl Run {
         let (shards, journals) = self.found(files)?;
         let mut report = JournalReplay::default();
         for (superblock, (shard, length)) in journals.iter().zip(&shards) {
-            let loaded = load(files, *superblock, (*shard, *length)).map_err(failed)?;
+            let loaded = self.load(files, *superblock, (*shard, *length))?;
             report.journals.push(self.one(files, *shard, &loaded)?);
         }
         self.clear(files, &journals, &report).map_err(failed)?;
@@ -236,14 +236,35 @@ impl Run {
     fn is_empty(&self, files: &mut Files<'_>) -> Result<bool, JournalError> {
         let (shards, journals) = self.found(files)?;
         for (superblock, place) in journals.iter().zip(shards) {
-            let loaded = load(files, *superblock, place);
-            let loaded = loaded.map_err(|error| JournalError::disk(&self.root, error))?;
+            let loaded = self.load(files, *superblock, place)?;
             let Usable { records, damaged } = usable(&loaded);
             if !records.is_empty() || damaged.is_some() {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Reads a journal. One of whose superblocks one can't be read is refused when a record shows
+    /// that this was the newer one: which of its records count is not known then.
+    fn load(
+        &self,
+        files: &mut Files<'_>,
+        superblock: Superblock,
+        place: (u32, ByteCount),
+    ) -> Result<Loaded, JournalError> {
+        let loaded = load(files, superblock, place);
+        let loaded = loaded.map_err(|error| JournalError::disk(&self.root, error))?;
+        let blocks = loaded.bytes.chunks(BLOCK_BYTES).enumerate();
+        let starts = blocks.map(|(number, _)| &loaded.bytes[number * BLOCK_BYTES..]);
+        let is_newer = |at: Generation| superblock.generation.number < at.number;
+        if Superblock::is_doubtful(&loaded.bytes)
+            && starts.filter_map(Record::generation_at).any(is_newer)
+        {
+            let path = self.root.join(&loaded.name);
+            return Err(JournalError::Superblock { path, error: SuperblockError::Checksum });
+        }
+        Ok(loaded)
     }
 
     fn head(

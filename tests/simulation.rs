@@ -360,6 +360,10 @@ fn failing_disks_lose_nothing_acknowledged() {
                     read_only += 1;
                     // It may fail, too, and is tried again after the next append.
                     let _ = store.log.resume(&mut store.disk, store.now);
+                    if matches!(store.log.state(), LogState::Offline(_)) {
+                        // A sync of its failed.
+                        store = reopened(store.disk, &spec);
+                    }
                 }
                 LogState::Offline(_) => {
                     offline += 1;

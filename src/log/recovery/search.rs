@@ -19,7 +19,7 @@ const PROOF_BYTES_MIN: u64 = 8;
 /// What is looked for.
 pub(super) struct Search {
     pub base: Offset,
-    /// First offset that a batch behind the damage may have.
+    /// First offset that isn't in front of the damage; a batch behind it has a later one.
     pub next: Offset,
     /// First offset that it may not have any more.
     pub limit: Offset,
@@ -68,8 +68,10 @@ impl Search {
         }
         let header = BatchHeader::decode(bytes).ok()?;
         let (first, last) = (header.base()?, header.last_offset()?);
+        // Not the next offset itself: what is damaged in front of it had one. The base offset is
+        // not covered by the checksum, and reads 0 when its sector was lost.
         let is_plausible = header.size.0 <= left
-            && self.next <= first
+            && self.next < first
             && last < self.limit
             && relative(self.base, first).is_some()
             && header.codec().is_ok();

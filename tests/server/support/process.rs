@@ -244,7 +244,9 @@ impl Broker {
                 return Some(false);
             }
             let mut client = Client::try_open(*self.ports.last().expect("a shard")).ok()?;
-            client.try_metadata(None).ok().map(|_| true)
+            client.try_metadata(None).ok()?;
+            // What it says of its start comes later, and is read by a thread of its own.
+            self.output.text().contains("ready: ").then_some(true)
         })
     }
 

@@ -67,6 +67,9 @@ pub struct Options {
     /// Core of the shard's thread and of its kernel workers; `none` leaves them free.
     #[arg(long, default_value = "0")]
     core: Core,
+    /// Before each run, wait at most so many seconds until others leave the machine alone.
+    #[arg(long, default_value_t = 0.0)]
+    quiet_wait: f64,
     /// The report; raw figures go beside it, as JSON lines. Both are written anew.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -196,7 +199,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     write(options, &results)
 }
 
-/// Each variant once. The order rotates, so that none always follows the same one.
+/// Each variant once. The order rotates, and every other round runs backwards, so that none always
+/// follows the same one.
 fn one_round(
     options: &Options,
     (place, root): (&Place, &Path),
@@ -206,7 +210,11 @@ fn one_round(
     let mut variants = options.variants.clone();
     let shift = round % variants.len();
     variants.rotate_left(shift);
+    if round % 2 == 1 {
+        variants.reverse();
+    }
     for variant in variants {
+        machine::await_quiet(Duration::from_secs_f64(options.quiet_wait));
         let measured = run::run(root, (variant, cell), options.limits(), options.journal())?;
         let run = Run { label: place.label.clone(), cell, variant, round, measured };
         eprintln!("{}", run.line());

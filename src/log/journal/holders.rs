@@ -1,10 +1,14 @@
 //! Which logs still need which records: their files were not synced since.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use smallvec::SmallVec;
 
 use crate::units::Offset;
+
+/// A log with so many bytes is synced whatever room the journal has. Much more at a time would keep
+/// the device from the next records for too long.
+const SYNC_BYTES: u64 = 1 << 20;
 
 /// From this record on, up to this offset, only the journal has the log's data for sure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +25,8 @@ struct Holder {
     /// How many of them the sync under way covers.
     covered: usize,
     is_syncing: bool,
+    /// Bytes since the last sync was asked for.
+    bytes: u64,
     /// Its files can't be synced: its records are kept until the next start.
     is_pinned: bool,
 }
@@ -31,13 +37,20 @@ pub(super) struct Holders {
     by_owner: HashMap<u32, Holder>,
     /// First record that each needs, and whether a sync is worth asking for.
     order: BTreeSet<(u64, u32)>,
+    /// Logs that have a sync's worth of bytes; those that are gone or synced meanwhile count not.
+    heavy: VecDeque<u32>,
     syncing: usize,
 }
 
 impl Holders {
-    /// A record has data of `owner`, up to `end`.
-    pub fn note(&mut self, owner: u32, sequence: u64, end: Offset) {
+    /// A record has so many bytes of `owner`, up to `end`.
+    pub fn note(&mut self, owner: u32, sequence: u64, (end, bytes): (Offset, u64)) {
         let holder = self.by_owner.entry(owner).or_default();
+        let was_light = holder.bytes < SYNC_BYTES;
+        holder.bytes += bytes;
+        if was_light && SYNC_BYTES <= holder.bytes {
+            self.heavy.push_back(owner);
+        }
         if holder.marks.is_empty() {
             self.order.insert((sequence, owner));
         }
@@ -112,10 +125,25 @@ impl Holders {
         self.order.iter().map(|(_, owner)| *owner).find(idle)
     }
 
+    /// The log that has had a sync's worth of bytes for the longest time.
+    pub fn heaviest(&mut self) -> Option<u32> {
+        while let Some(owner) = self.heavy.front() {
+            let holder = self.by_owner.get(owner);
+            let is_heavy = holder.is_some_and(|it| SYNC_BYTES <= it.bytes && !it.is_pinned);
+            match holder.is_some_and(|it| it.is_syncing) {
+                _ if !is_heavy => drop(self.heavy.pop_front()),
+                true => return None,
+                false => return Some(*owner),
+            }
+        }
+        None
+    }
+
     /// A sync of the owner's files is asked for.
     pub fn sync_begins(&mut self, owner: u32) {
         let holder = self.by_owner.get_mut(&owner).expect("it needs a record");
         assert!(!holder.is_syncing, "one sync at a time");
+        holder.bytes = 0;
         holder.is_syncing = true;
         self.syncing += 1;
         if let Some((_, [first, .., last])) = holder.marks.split_last() {
@@ -146,9 +174,9 @@ mod tests {
     #[test]
     fn a_log_needs_its_records_until_its_files_are_synced() {
         let mut holders = Holders::default();
-        holders.note(1, 10, Offset(5));
-        holders.note(2, 11, Offset(50));
-        holders.note(1, 12, Offset(9));
+        holders.note(1, 10, (Offset(5), 1));
+        holders.note(2, 11, (Offset(50), 1));
+        holders.note(1, 12, (Offset(9), 1));
         assert_eq!((holders.first(), holders.oldest()), (Some(10), Some(1)));
         holders.settled(1, Offset(4));
         assert_eq!(holders.first(), Some(10));
@@ -156,7 +184,7 @@ mod tests {
         assert_eq!(holders.first(), Some(11), "the newest entry stands alone");
         holders.sync_begins(1);
         assert_eq!((holders.oldest(), holders.syncing()), (Some(2), 1));
-        holders.note(1, 13, Offset(12));
+        holders.note(1, 13, (Offset(12), 1));
         holders.settled(1, Offset(9));
         assert_eq!(holders.first(), Some(11), "what came later has a mark of its own");
         holders.sync_ended(1, true);
@@ -171,7 +199,7 @@ mod tests {
     fn marks_stay_few() {
         let mut holders = Holders::default();
         for sequence in 0..1000 {
-            holders.note(1, sequence, Offset(sequence + 1));
+            holders.note(1, sequence, (Offset(sequence + 1), 1));
             if sequence % 10 == 0 {
                 holders.sync_begins(1);
                 holders.sync_ended(1, true);
@@ -186,12 +214,26 @@ mod tests {
     #[test]
     fn what_cannot_be_synced_is_not_asked_again() {
         let mut holders = Holders::default();
-        holders.note(1, 1, Offset(1));
-        holders.note(2, 2, Offset(1));
+        holders.note(1, 1, (Offset(1), 1));
+        holders.note(2, 2, (Offset(1), 1));
         holders.sync_begins(1);
         holders.sync_ended(1, false);
         assert_eq!((holders.oldest(), holders.first()), (Some(2), Some(1)));
         holders.forget(1);
         assert_eq!(holders.first(), Some(2));
+    }
+
+    #[test]
+    fn many_bytes_are_synced_early() {
+        let mut holders = Holders::default();
+        holders.note(1, 1, (Offset(1), SYNC_BYTES - 1));
+        assert_eq!(holders.heaviest(), None);
+        holders.note(2, 2, (Offset(1), SYNC_BYTES));
+        holders.note(1, 3, (Offset(2), 1));
+        assert_eq!(holders.heaviest(), Some(2));
+        holders.sync_begins(2);
+        assert_eq!(holders.heaviest(), Some(1));
+        holders.forget(1);
+        assert_eq!(holders.heaviest(), None);
     }
 }

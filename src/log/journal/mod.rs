@@ -272,7 +272,7 @@ impl Journal {
         };
         let plan = log.plan_recorded(&mut record);
         self.building.members.push(log.number());
-        self.holders.note(log.number(), self.next, log.cursors().next);
+        self.holders.note(log.number(), self.next, (log.cursors().next, u64_of(bytes)));
         self.counters.plans += 1;
         self.counters.copied += u64_of(bytes);
         plan
@@ -407,11 +407,12 @@ impl Journal {
         let (used, capacity) = (self.circle.used().0, self.circle.capacity().0);
         let is_frozen = matches!(self.state, JournalState::Frozen(_));
         let eighth = if is_frozen { 7 } else { usize_of(8 * used / capacity).min(7) };
-        let limit = SYNCS_MAX[eighth];
-        if limit <= self.holders.syncing() {
-            return None;
-        }
-        let owner = self.holders.oldest()?;
+        let syncing = self.holders.syncing();
+        let owner = match () {
+            () if syncing < SYNCS_MAX[eighth] => self.holders.oldest()?,
+            () if syncing == 0 => self.holders.heaviest()?,
+            () => return None,
+        };
         self.holders.sync_begins(owner);
         self.counters.settles += 1;
         Some(owner)

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::experiments::measure;
 use crate::experiments::{Doing, Failure};
@@ -132,6 +133,22 @@ pub fn command() -> String {
 
 fn quoted(label: &str) -> String {
     if label.contains(' ') { format!("'{label}'") } else { label.to_owned() }
+}
+
+/// Waits until the machine has had next to nothing to do for a moment, or `most` is over.
+pub fn await_quiet(most: Duration) {
+    const MOMENT: Duration = Duration::from_millis(300);
+    /// Share of a core.
+    const BUSY_MAX: f64 = 0.2;
+    let started = Instant::now();
+    while started.elapsed() < most {
+        let before = (Instant::now(), measure::machine_cpu());
+        std::thread::sleep(MOMENT);
+        let busy = measure::machine_cpu().saturating_sub(before.1);
+        if busy.as_secs_f64() < BUSY_MAX * before.0.elapsed().as_secs_f64() {
+            return;
+        }
+    }
 }
 
 /// Load average of the last minute.

@@ -68,6 +68,8 @@ pub struct Shard {
     handed: Handed,
     /// No file is synced for the journal's sake.
     keeps_records: bool,
+    /// Of the turn that is being ended.
+    planned: Vec<Plan>,
 }
 
 impl Shard {
@@ -90,6 +92,7 @@ impl Shard {
             chores_at: Instant::now(),
             handed: Handed::default(),
             keeps_records: false,
+            planned: Vec::new(),
         };
         for number in 0..partitions {
             shard.create_log(root, number);
@@ -206,10 +209,14 @@ impl Shard {
         for number in std::mem::take(&mut self.dirty) {
             self.plan(number);
         }
-        let Some(mut journal) = self.journal.take() else { return };
-        if let Some(plan) = journal.seal() {
+        // As the engine does: first the record, for which all others wait.
+        if let Some(plan) = self.journal.as_mut().and_then(Journal::seal) {
             self.submit(plan);
         }
+        for plan in std::mem::take(&mut self.planned) {
+            self.submit(plan);
+        }
+        let Some(mut journal) = self.journal.take() else { return };
         while !self.keeps_records
             && let Some(owner) = journal.next_settle()
         {
@@ -236,7 +243,7 @@ impl Shard {
         match turn {
             Turn::Plan(plan) => {
                 cell.is_planned = true;
-                self.submit(plan);
+                self.planned.push(plan);
             }
             Turn::Later => {
                 cell.is_dirty = true;

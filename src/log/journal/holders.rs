@@ -8,7 +8,7 @@ use crate::units::Offset;
 
 /// A log with so many bytes is synced whatever room the journal has. Much more at a time would keep
 /// the device from the next records for too long.
-const SYNC_BYTES: u64 = 1 << 20;
+const SYNC_BYTES: u64 = 512 << 10;
 
 /// From this record on, up to this offset, only the journal has the log's data for sure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

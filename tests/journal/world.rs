@@ -155,8 +155,8 @@ pub struct World {
     pub counts: Counts,
     /// A sync has failed since the start: what the page cache holds may not be on the device.
     pub has_failed_sync: bool,
-    /// A sync was made to fail since the last check. What stood behind what was lost with it, in the
-    /// next segment, may be left: a gap, though of nothing that was acknowledged.
+    /// A sync was made to fail since the last check. What stood behind what was lost with it, in
+    /// the next segment, may be left: a gap, though of nothing that was acknowledged.
     pub may_gap: bool,
     /// Whether what happens is told, for who looks at one history.
     is_told: bool,

@@ -334,8 +334,8 @@ impl Run {
         Ok(report)
     }
 
-    /// Everything is in place and durable: begins the journal anew. Those of further shards go next,
-    /// and are not to be missed then.
+    /// Everything is in place and durable: begins the journal anew. Those of further shards go
+    /// next, and are not to be missed then.
     fn empty(
         &self,
         files: &mut Files<'_>,

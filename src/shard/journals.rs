@@ -45,7 +45,7 @@ impl Default for JournalOptions {
         JournalOptions {
             mode: JournalMode::Auto,
             bytes: ByteCount(64 << 20),
-            plan_bytes_max: ByteCount(64 << 10),
+            plan_bytes_max: ByteCount(128 << 10),
         }
     }
 }

@@ -292,7 +292,7 @@ pub const SERVER: &[Setting] = &[
     of(
         "journal.plan.bytes.max",
         Kind::Long(4096, 1 << 20),
-        Some("65536"),
+        Some("131072"),
         "A partition's batches of one turn go to the journal up to this size; more of them sync \
          their own file, since a journal writes everything twice.",
     ),

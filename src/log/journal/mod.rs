@@ -53,6 +53,7 @@ pub const BYTES_MIN: u64 = 1 << 20;
 const SYNCS_MAX: [usize; 8] = [0, 1, 2, 4, 8, 16, 32, 32];
 
 /// What a log is to do at the end of a turn.
+#[expect(clippy::large_enum_variant, reason = "a value that is matched where it is returned")]
 #[derive(Debug)]
 pub enum Turn {
     /// Submit this.

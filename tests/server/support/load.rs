@@ -190,7 +190,7 @@ struct Producer<'a> {
 
 impl Producer<'_> {
     fn next_bytes(&self) -> usize {
-        let is_large = self.has_large && self.ledger.sent.len() % LARGE_EVERY == 0;
+        let is_large = self.has_large && self.ledger.sent.len().is_multiple_of(LARGE_EVERY);
         if is_large { LARGE_BYTES } else { self.value_bytes }
     }
 

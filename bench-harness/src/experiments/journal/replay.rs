@@ -213,7 +213,8 @@ impl Row {
         let slowest = self.seconds.iter().copied().fold(0.0, f64::max);
         let verdict = if slowest < GOAL.as_secs_f64() { "PASS" } else { "FAIL" };
         format!(
-            "| {label} | {cell} | {} | {pages} | {records} | {written} | {present} | {} | {verdict} |",
+            "| {label} | {cell} | {} | {pages} | {records} | {written} | {present} \
+             | {} | {verdict} |",
             crash.name(),
             spread(&self.seconds),
         )

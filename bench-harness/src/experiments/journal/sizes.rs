@@ -14,7 +14,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     count.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// As [`bytes`], or `none` for no limit.
+/// As [`bytes()`], or `none` for no limit.
 pub fn limit(text: &str) -> Result<u64, String> {
     if text == "none" { Ok(u64::MAX) } else { bytes(text) }
 }

@@ -48,7 +48,8 @@ fn added<const N: usize>(broker: &Broker, names: [&str; N], batches: usize) -> [
 #[test]
 fn small_batches_are_made_durable_by_the_journal_and_no_file_is_synced() {
     for engine in ENGINES {
-        let broker = Launch::new(engine).journal(true).start();
+        let launch = Launch::new(engine).journal(true).set("journal.plan.bytes.max=65536");
+        let broker = launch.start();
         let mut client = broker.connect();
         client.create("topic", 1, &[]);
         client.accepted("topic", 0, of(&["first"]));

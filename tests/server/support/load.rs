@@ -18,7 +18,7 @@ use super::wait;
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
 /// Every so many values is so long.
 const LARGE_EVERY: usize = 16;
-const LARGE_BYTES: usize = 80_000;
+const LARGE_BYTES: usize = 300_000;
 /// Batches that a producer has under way.
 const IN_FLIGHT_MAX: usize = 8;
 

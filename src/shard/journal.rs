@@ -105,17 +105,26 @@ impl Core {
                 continue;
             };
             cell.log.borrow_mut().settle();
-            self.settle_now(&cell, journal, now);
+            // A log whose first record is still under way has nothing to sync yet, and would be
+            // the next one again: what is over later looks anew.
+            if !self.settle_now(&cell, journal, now) {
+                return;
+            }
         }
     }
 
-    fn settle_now(&self, cell: &PartitionCell, journal: &mut Journal, now: Timestamp) {
+    /// Starts the sync that a log was asked for; `false` when there is none to be started now.
+    fn settle_now(&self, cell: &PartitionCell, journal: &mut Journal, now: Timestamp) -> bool {
         match cell.housekeeping_plan(now) {
             Some(plan) => {
                 self.submit(plan);
                 self.turn_begins();
+                true
             }
-            None => journal.settled(&cell.log.borrow()),
+            None => {
+                journal.settled(&cell.log.borrow());
+                false
+            }
         }
     }
 

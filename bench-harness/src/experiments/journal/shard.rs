@@ -224,7 +224,11 @@ impl Shard {
             self.cells[number].log.settle();
             match self.housekeeping_plan(number, now) {
                 Some(plan) => self.submit(plan),
-                None => journal.settled(&self.cells[number].log),
+                // As in the engine: it would be the next one again.
+                None => {
+                    journal.settled(&self.cells[number].log);
+                    break;
+                }
             }
         }
         self.journal = Some(journal);

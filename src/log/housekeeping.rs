@@ -92,7 +92,11 @@ impl Housekeeping {
     }
 
     pub fn is_settling(&self) -> bool {
-        self.wants_settle || matches!(self.job, Some(Job::Settle(_)))
+        self.wants_settle || self.is_settle_under_way()
+    }
+
+    pub fn is_settle_under_way(&self) -> bool {
+        matches!(self.job, Some(Job::Settle(_)))
     }
 
     /// Files of deleted segments that are still open.
@@ -349,10 +353,16 @@ impl PartitionLog {
     }
 
     fn settle_job(&mut self) -> Option<(Job, Steps)> {
-        if !self.housekeeping.wants_settle {
+        // A plan that syncs by itself settles more, and of two syncs of one file only one hears of
+        // an error.
+        let is_syncing = self.in_flight.is_some_and(|it| it.is_synced);
+        if !self.housekeeping.wants_settle || is_syncing {
             return None;
         }
         self.housekeeping.wants_settle = false;
+        if self.end.next <= self.on_file_end() {
+            return None;
+        }
         let (target, steps) = self.settle_steps();
         (!steps.is_empty()).then_some((Job::Settle(target), steps))
     }

@@ -24,6 +24,10 @@ impl PartitionLog {
         if self.in_flight.is_some() || !(self.is_dirty() || self.is_sync_due(now)) {
             return None;
         }
+        // Of two syncs of one file only one hears of an error: this one waits for the other.
+        if self.housekeeping.is_settle_under_way() && self.wants_sync(now) {
+            return None;
+        }
         Some(self.plan_staged(now))
     }
 
@@ -41,8 +45,15 @@ impl PartitionLog {
         unsynced >= self.config.flush_messages || waited >= self.config.flush_ms
     }
 
+    /// Whether the next plan syncs. What a roll makes and ends is synced in the device tier even if
+    /// no record asks for it (a retention pass rolled): the commit journal names only segments
+    /// whose names are durable.
+    fn wants_sync(&self, now: Timestamp) -> bool {
+        self.is_sync_due(now) || (self.is_device_tier() && !self.sealing.is_empty())
+    }
+
     fn plan_staged(&mut self, now: Timestamp) -> Plan {
-        let is_synced = self.is_sync_due(now);
+        let is_synced = self.wants_sync(now);
         if is_synced {
             self.last_sync = now;
         }

@@ -195,7 +195,7 @@ impl PartitionLog {
     }
 
     /// Syncs every `.log` that may hold what isn't durable, and their names.
-    pub(super) fn settle_steps(&mut self) -> (Target, Steps) {
+    pub(super) fn settle_steps(&self) -> (Target, Steps) {
         let is_open = |file: &FileId| !self.not_open.contains(file);
         // The segment of the log end may be sealed already, by a plan that isn't over.
         let is_last = |base| base == self.end.segment && Position(0) < self.end.at;
@@ -209,8 +209,6 @@ impl PartitionLog {
         if self.has_unsynced_name {
             steps.push(Step::SyncDirectory { directory: self.directory.clone() });
         }
-        // A plan under way may make a name that this sync comes too early for.
-        self.has_unsynced_name &= self.in_flight.is_some();
         (self.end, steps)
     }
 

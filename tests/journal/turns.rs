@@ -58,7 +58,13 @@ impl World {
             while let Some(owner) = self.journals[journal].next_settle() {
                 let slot = self.slot_of(owner).expect("the journal was told of those that went");
                 let log = self.slots[slot].log.as_mut().expect("it was just found");
+                // As the shard does: at once, and no further when there is nothing to start.
                 log.settle();
+                let Some(plan) = log.housekeeping(self.now) else {
+                    self.journals[journal].settled(log);
+                    break;
+                };
+                self.disk.submit(plan);
             }
         }
         for slot in 0..self.slots.len() {

@@ -1,6 +1,6 @@
 //! Which logs still need which records: their files were not synced since.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use smallvec::SmallVec;
 
@@ -39,6 +39,8 @@ pub(super) struct Holders {
     order: BTreeSet<(u64, u32)>,
     /// Logs that have a sync's worth of bytes; those that are gone or synced meanwhile count not.
     heavy: VecDeque<u32>,
+    /// Who stands there: everyone once.
+    listed: HashSet<u32>,
     syncing: usize,
 }
 
@@ -46,9 +48,8 @@ impl Holders {
     /// A record has so many bytes of `owner`, up to `end`.
     pub fn note(&mut self, owner: u32, sequence: u64, (end, bytes): (Offset, u64)) {
         let holder = self.by_owner.entry(owner).or_default();
-        let was_light = holder.bytes < SYNC_BYTES;
         holder.bytes += bytes;
-        if was_light && SYNC_BYTES <= holder.bytes {
+        if SYNC_BYTES <= holder.bytes && self.listed.insert(owner) {
             self.heavy.push_back(owner);
         }
         if holder.marks.is_empty() {
@@ -131,7 +132,10 @@ impl Holders {
             let holder = self.by_owner.get(owner);
             let is_heavy = holder.is_some_and(|it| SYNC_BYTES <= it.bytes && !it.is_pinned);
             match holder.is_some_and(|it| it.is_syncing) {
-                _ if !is_heavy => drop(self.heavy.pop_front()),
+                _ if !is_heavy => {
+                    self.listed.remove(owner);
+                    self.heavy.pop_front();
+                }
                 true => return None,
                 false => return Some(*owner),
             }
@@ -235,5 +239,20 @@ mod tests {
         assert_eq!(holders.heaviest(), Some(1));
         holders.forget(1);
         assert_eq!(holders.heaviest(), None);
+    }
+
+    #[test]
+    fn heavy_logs_are_listed_once() {
+        let mut holders = Holders::default();
+        for sequence in 0..100 {
+            holders.note(1, sequence, (Offset(sequence + 1), SYNC_BYTES));
+            // As above an eighth, where nobody asks for the heaviest.
+            holders.sync_begins(1);
+            holders.sync_ended(1, true);
+            if sequence % 7 == 0 {
+                holders.forget(1);
+            }
+        }
+        assert_eq!(holders.heavy.len(), 1);
     }
 }

@@ -10,6 +10,8 @@
 mod actions;
 #[path = "journal/check.rs"]
 mod check;
+#[path = "journal/directed.rs"]
+mod directed;
 #[path = "journal/histories.rs"]
 mod histories;
 #[path = "journal/known.rs"]

@@ -19,7 +19,6 @@ use crate::units::{BrokerId, Offset, PartitionId, Timestamp, TopicId};
 
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
-const METADATA_LOG: &str = "__cluster_metadata-0";
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 
 /// The file systems that Linux has put `lost+found` on; not worth a warning.
@@ -237,12 +236,6 @@ impl DataDirectory {
             }
         }
         Ok(found)
-    }
-
-    /// Whether a broker has worked here before: then there are its metadata, and checkpoint files
-    /// after a minute.
-    pub fn is_used(&self) -> bool {
-        [RECOVERY_POINTS, METADATA_LOG].iter().any(|name| self.path.join(name).exists())
     }
 
     /// Writes the three checkpoint files for all partitions of the broker.

@@ -5,9 +5,7 @@ use crate::broker::directory::DataDirectory;
 use crate::broker::server::{ServerOptions, StartError};
 use crate::log::JournalReplay;
 use crate::shard::JournalFile;
-use crate::shard::journals::{
-    JournalMode, prepare_journals, probe_line, remove_journals, replay_journals,
-};
+use crate::shard::journals::{prepare_journals, probe_line, remove_journals, replay_journals};
 
 /// What the shards start with.
 pub(crate) struct Journals {
@@ -51,15 +49,6 @@ pub(crate) fn journals(
     let shards = u32::try_from(options.shards).expect("shards are at most SHARDS_MAX");
     let replayed = replayed(directory, options.shards)?;
     let were_empty = replayed.is_uneventful();
-    let has_none =
-        replayed.journals.is_empty() && options.config.journal.mode != JournalMode::Never;
-    if has_none && !directory.was_clean && directory.is_used() {
-        tracing::warn!(
-            "{}: the last run didn't end in order and has left no journal. If it had one that was \
-             removed since, what it acknowledged last may be missing",
-            root.display()
-        );
-    }
     match prepare_journals(root, (id, shards), options.config.journal) {
         Ok((files, probed)) => {
             let line = probe_line(&files, probed);

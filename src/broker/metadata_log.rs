@@ -143,6 +143,11 @@ impl MetadataLog {
     }
 }
 
+/// Whether the log's directory is there; its records may still be in a commit journal.
+pub fn is_made(found: &FoundPartitions) -> bool {
+    found.contains_key(&(TopicName::cluster_metadata(), PARTITION))
+}
+
 /// Whether the directory has a metadata log.
 pub fn is_there(found: &FoundPartitions) -> bool {
     let key = (TopicName::cluster_metadata(), PARTITION);

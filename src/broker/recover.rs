@@ -25,10 +25,21 @@ pub enum RecoverError {
     NoData(PathBuf),
     /// Nothing says which partitions there are.
     #[error(
-        "{}: it has no __cluster_metadata-0 with records, so no partition in it is known; nothing \
-         was recovered", .0.display()
+        "{}: it has no __cluster_metadata-0, so no partition in it is known; nothing was changed",
+        .0.display()
     )]
     NoMetadata(PathBuf),
+    /// Not even the journals say which partitions there are.
+    #[error(
+        "{}: __cluster_metadata-0 has no records, so no partition is known; what the journals had \
+         is in place ({journals}), but no partition was recovered", .directory.display()
+    )]
+    EmptyMetadata {
+        /// The directory.
+        directory: PathBuf,
+        /// What the journals had.
+        journals: JournalReplay,
+    },
     /// It can't be opened.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -94,11 +105,15 @@ pub fn recover(mut options: ServerOptions) -> Result<Recovery, RecoverError> {
     if directory.was_clean && are_journals_empty(root, id).map_err(StartError::from)? {
         return Ok(Recovery::Clean);
     }
+    if !metadata_log::is_made(&directory.partitions().map_err(StartError::from)?) {
+        return Err(RecoverError::NoMetadata(options.directory));
+    }
     directory.begin().map_err(StartError::from)?;
     // They stay, empty, for the next server, however many shards it has.
     let replayed = replayed(&directory, SHARDS_MAX)?;
     if !metadata_log::is_there(&directory.partitions().map_err(StartError::from)?) {
-        return Err(RecoverError::NoMetadata(options.directory));
+        let directory = options.directory;
+        return Err(RecoverError::EmptyMetadata { directory, journals: replayed });
     }
     let were_empty = replayed.is_uneventful();
     let journals = Journals { were_empty, files: Vec::new(), line: String::new() };

@@ -29,7 +29,7 @@ use crate::log::JournalError;
 use crate::ring::probe::probe;
 use crate::ring::{RingError, RingOptions, affinity};
 use crate::shard::edge::{self, EdgeKind};
-use crate::shard::journals::check_journals;
+use crate::shard::journals::{check_journals, retire_journals};
 use crate::shard::{
     Engine, EngineError, EngineKind, EngineOptions, Inbox, JournalFile, Mailbox, NetworkOptions,
     ShardStats, ThreadOptions, now,
@@ -126,6 +126,9 @@ pub enum StopError {
     /// A file at the root can't be written.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// What says that there are journals can't be removed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// Partitions that could not be closed, or shards that failed.
     #[error("not everything could be closed: {}", .0.join("; "))]
     Unclosed(Vec<String>),
@@ -264,6 +267,7 @@ impl Server {
         if !all.failed.is_empty() {
             return Err(StopError::Unclosed(all.failed));
         }
+        retire_journals(self.directory.path())?;
         Ok(self.directory.mark_clean()?)
     }
 }

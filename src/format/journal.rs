@@ -6,7 +6,7 @@
 //!
 //! superblock   0  magic "uringJNL"        8  version u32 (1)     12  CRC-32C u32 of [16, 512)
 //!             16  generation u64         24  nonce u64           32  directory id, 16 bytes
-//!             48  length of the file u64 56  shard u32           60  shards u32
+//!             48  length of the file u64 56  shard u32
 //!
 //! record       0  magic u32              4  CRC-32C u32 of [8, length)
 //!              8  length u32, without the padding                12  entries u32
@@ -89,8 +89,6 @@ pub struct Superblock {
     pub length: ByteCount,
     /// Whose journal it is.
     pub shard: u32,
-    /// How many shards there were.
-    pub shards: u32,
 }
 
 /// Why bytes are no superblock of ours.
@@ -123,7 +121,6 @@ impl Superblock {
         put(&mut block, 32, &self.directory.0);
         put(&mut block, 48, &self.length.0.to_be_bytes());
         put(&mut block, 56, &self.shard.to_be_bytes());
-        put(&mut block, 60, &self.shards.to_be_bytes());
         let crc = crc32c::crc32c(&block[SUPERBLOCK_CHECKED_FROM..SUPERBLOCK_BYTES]);
         put(&mut block, 12, &crc.to_be_bytes());
         block
@@ -150,7 +147,6 @@ impl Superblock {
             directory: DirectoryId(bytes_at(block, 32)),
             length: ByteCount(u64_at(block, 48)),
             shard: u32_at(block, 56),
-            shards: u32_at(block, 60),
         })
     }
 
@@ -456,7 +452,6 @@ mod tests {
             directory: DirectoryId([4; 16]),
             length: ByteCount(1 << 20),
             shard: 1,
-            shards: 2,
         }
     }
 

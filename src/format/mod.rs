@@ -15,6 +15,7 @@ pub mod id;
 
 pub mod index;
 pub mod journal;
+pub mod journal_count;
 pub mod names;
 pub mod partition_metadata;
 pub mod properties;

@@ -22,6 +22,13 @@ pub const FILE_NAME: &str = "meta.properties";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryId(pub [u8; 16]);
 
+/// As the file has it.
+impl std::fmt::Display for DirectoryId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&id::encode(self.0))
+    }
+}
+
 /// What the file says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MetaProperties {

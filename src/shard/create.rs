@@ -5,7 +5,8 @@ use std::rc::Rc;
 use crate::disk::plan::Steps;
 use crate::disk::{DiskError, Plan, Step};
 use crate::log::PartitionLog;
-use crate::shard::engine::{Core, Engine, EngineError, PartitionSpec, now};
+use crate::shard::engine::{Core, Engine, PartitionSpec, now};
+use crate::shard::error::EngineError;
 use crate::shard::partition::{Partition, PartitionCell};
 
 impl Engine {

@@ -17,17 +17,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, oneshot};
 
 use crate::disk::faults::FaultHook;
-use crate::disk::lock::{DirectoryLock, LockError};
+use crate::disk::lock::DirectoryLock;
 use crate::disk::plain::PlainDisk;
-use crate::disk::{Disk, DiskError, Finished, Plan, PlanTag};
+use crate::disk::{Disk, Finished, Plan, PlanTag};
 use crate::format::names::TopicName;
-use crate::format::partition_metadata::{self, PartitionMetadataError};
+use crate::format::partition_metadata;
 use crate::log::{
-    Cause, Durability, JournalError, LogConfig, LogSpec, LogState, OpenError, Opening,
-    PartitionLog, RecoveryReport,
+    Cause, Durability, LogConfig, LogSpec, LogState, Opening, PartitionLog, RecoveryReport,
 };
-use crate::ring::{RingDisk, RingError, RingOptions, SendError};
+use crate::ring::{RingDisk, RingOptions, SendError};
 use crate::shard::edge;
+use crate::shard::error::EngineError;
 use crate::shard::journal::JournalDesk;
 use crate::shard::journals::{self, JournalFile, JournalOptions};
 use crate::shard::partition::{Partition, PartitionCell, ReadSlice};
@@ -84,53 +84,6 @@ impl EngineOptions {
             faults: None,
         }
     }
-}
-
-/// Why an engine or a partition of it could not be had.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// [`Engine::close`] was called.
-    #[error("the engine is stopped")]
-    Stopped,
-    /// io_uring is refused.
-    #[error(transparent)]
-    Ring(#[from] RingError),
-    /// The shard's runtime or a descriptor of it.
-    #[error("cannot set up the shard's event loop: {0}")]
-    Runtime(std::io::Error),
-    /// A step on the partition's files failed.
-    #[error("{directory}: {error}")]
-    Disk {
-        /// The partition's directory.
-        directory: PathBuf,
-        /// What went wrong.
-        error: DiskError,
-    },
-    /// An existing log can't be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// A journal that was left can't be replayed.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// Another process works on the data directory.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The data directory, or what names a partition in it, can't be had.
-    #[error("{}: {error}", .path.display())]
-    Directory {
-        /// Which directory or file.
-        path: PathBuf,
-        /// What the system said.
-        error: std::io::Error,
-    },
-    /// A partition's directory holds no `partition.metadata` that makes sense.
-    #[error("{}: {error}", .path.display())]
-    Metadata {
-        /// The partition's directory.
-        path: PathBuf,
-        /// What is wrong with the file.
-        error: PartitionMetadataError,
-    },
 }
 
 /// Which partition, and how it is to behave.
@@ -224,10 +177,7 @@ impl Engine {
             lock: RefCell::default(),
         });
         if let Some(journal) = core.options.journal.clone() {
-            let path = journals::path_of(&journal);
-            if let Err(error) = core.open_journal(journal) {
-                tracing::warn!("{}: {error}; plans sync their own files", path.display());
-            }
+            core.open_journal(journal)?;
         }
         edge::spawn(turns::flusher(core.clone()));
         if let Some(descriptor) = completions {
@@ -361,9 +311,13 @@ impl Engine {
             }
         }
         // Last: until here it is what holds the newest records.
-        if let Some(reason) = self.core.close_journal() {
-            failed.push((self.core.options.directory.clone(), format!("the journal: {reason}")));
-        }
+        let directory = &self.core.options.directory;
+        let is_alone = self.core.lock.borrow().is_some() && self.core.options.journal.is_some();
+        let left = match self.core.close_journal() {
+            None if is_alone => journals::retire_journals(directory).err().map(|it| it.to_string()),
+            other => other,
+        };
+        failed.extend(left.map(|reason| (directory.clone(), format!("the journal: {reason}"))));
         self.core.lock.replace(None);
         failed
     }

@@ -4,9 +4,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::disk::{DiskError, Finished, Plan};
-use crate::log::Journal;
+use crate::disk::{Finished, Plan};
 use crate::log::journal::{JournalCounters, JournalState, Turn};
+use crate::log::{Journal, JournalError};
 use crate::shard::engine::{Core, now};
 use crate::shard::journals::{JournalFile, nonce};
 use crate::shard::partition::PartitionCell;
@@ -43,9 +43,10 @@ impl Core {
     /// Opens a journal that was made ready.
     ///
     /// # Errors
-    /// What the disk says; there is no journal then.
-    pub fn open_journal(&self, file: JournalFile) -> Result<(), DiskError> {
+    /// [`JournalError::Disk`]; it must not be left aside then, having been announced.
+    pub fn open_journal(&self, file: JournalFile) -> Result<(), JournalError> {
         let JournalFile { place, superblock, plan_bytes_max } = file;
+        let (directory, name) = (place.directory.to_path_buf(), place.name.clone());
         let owner = self.next_number();
         let (mut journal, plan) = Journal::new(owner, place, superblock, plan_bytes_max);
         let opened = self.blocking(owner, |disk| {
@@ -54,7 +55,10 @@ impl Core {
             }
             disk.run(plan)
         });
-        opened.result.map_err(|failure| failure.error)?;
+        opened.result.map_err(|failure| {
+            let what = format!("open {name} for direct writing");
+            JournalError::Disk { directory, what, error: failure.error }
+        })?;
         self.desk.journal.replace(Some(journal));
         Ok(())
     }
@@ -82,7 +86,9 @@ impl Core {
         self.settle_due(now);
     }
 
-    fn end_record(&self) {
+    /// Voids go into a turn's record before its data: partitions wait for them, and data would
+    /// leave them no room under load.
+    pub fn take_back(&self) {
         let mut journal = self.desk.journal.borrow_mut();
         let Some(journal) = journal.as_mut() else { return };
         let voids = std::mem::take(&mut *self.desk.voids.borrow_mut());
@@ -91,7 +97,11 @@ impl Core {
                 self.desk.voids.borrow_mut().push(cell);
             }
         }
-        if let Some(plan) = journal.seal() {
+    }
+
+    fn end_record(&self) {
+        let mut journal = self.desk.journal.borrow_mut();
+        if let Some(plan) = journal.as_mut().and_then(Journal::seal) {
             self.submit(plan);
         }
     }
@@ -134,12 +144,13 @@ impl Core {
         let mut journal = self.desk.journal.borrow_mut();
         let Some(journal) = journal.as_mut() else { return };
         cell.log.borrow_mut().note_journal_tail(journal.tail());
-        journal.settled(&cell.log.borrow());
+        let has_settled = journal.settled(&cell.log.borrow());
         if cell.log.borrow().is_settling() {
             self.settle_now(cell, journal, now());
         }
         self.want_void(cell);
-        if journal.wants_seal() {
+        // The next one to be synced is asked for at the end of a turn.
+        if has_settled || journal.wants_seal() {
             self.turn_begins();
         }
     }

@@ -14,8 +14,9 @@ use crate::disk::{
 };
 use crate::format::journal::{Superblock, file_name};
 use crate::format::properties::{self, DirectoryId};
-use crate::log::journal::{self, Identity, make, replay};
+use crate::log::journal::{self, Wanted, make, replay, retire};
 use crate::log::{JournalError, JournalReplay};
+use crate::shard::error::EngineError;
 use crate::units::{ByteCount, Position, TopicId, u64_of};
 
 /// Whether a journal is wanted (`journal.enable`).
@@ -68,6 +69,14 @@ pub struct JournalProbe {
     pub in_place: Duration,
     /// A block appended to a file, and an fdatasync.
     pub appended: Duration,
+}
+
+impl JournalProbe {
+    /// Nine tries each are a coarse measure, and one write in place stands for the syncs of many
+    /// files: near a tie the journal is taken.
+    fn is_in_place_slower(&self) -> bool {
+        self.appended * 5 / 4 < self.in_place
+    }
 }
 
 /// Why small plans sync their own files.
@@ -135,6 +144,15 @@ pub fn are_journals_empty(root: &Path, directory: DirectoryId) -> Result<bool, J
     journal::is_empty(&mut disk, (OWNER, &root.into()), directory)
 }
 
+/// Every journal was emptied in a stop in order: none of them will be missed.
+///
+/// # Errors
+/// [`JournalError`]: they will be, should they go.
+pub fn retire_journals(root: &Path) -> Result<(), JournalError> {
+    let mut disk = PlainDisk::new(FILES_MAX, None);
+    retire(&mut disk, (OWNER, &root.into()))
+}
+
 /// Makes the journals of all shards ready, after [`replay_journals`].
 ///
 /// # Errors
@@ -147,22 +165,15 @@ pub fn prepare_journals(
     let probed = try_journal(root, options.mode)?;
     let root: Arc<Path> = root.into();
     let mut disk = PlainDisk::new(FILES_MAX, None);
-    let mut once = |shard| {
-        let identity = Identity { directory, shard, shards };
-        make(&mut disk, (OWNER, &root), (identity, options.bytes), nonce())
-    };
-    // The first time they are made, the second time each says how many there are.
-    for shard in 0..shards {
-        once(shard)?;
-    }
-    let superblocks: Vec<Superblock> = (0..shards).map(once).collect::<Result<_, _>>()?;
+    let wanted = Wanted { directory, shards, length: options.bytes };
+    let superblocks = make(&mut disk, (OWNER, &root), wanted, &mut nonce)?;
     let place = |shard| Place { directory: root.clone(), name: file_name(shard).into() };
     let file = |(shard, superblock)| JournalFile {
         place: place(shard),
         superblock,
         plan_bytes_max: options.plan_bytes_max,
     };
-    Ok(((0..shards).zip(superblocks).map(file).collect(), probed))
+    Ok(((0..).zip(superblocks).map(file).collect(), probed))
 }
 
 /// Whether a journal is of use in a directory, by trying; nothing is left there.
@@ -177,7 +188,7 @@ pub fn try_journal(root: &Path, mode: JournalMode) -> Result<JournalProbe, NoJou
         return Err(NoJournal::CopyOnWrite(name));
     }
     let probed = probe_journal(root)?;
-    if mode == JournalMode::Auto && probed.appended < probed.in_place {
+    if mode == JournalMode::Auto && probed.is_in_place_slower() {
         return Err(NoJournal::Slower(probed));
     }
     Ok(probed)
@@ -198,14 +209,13 @@ pub fn probe_line(files: &[JournalFile], probed: JournalProbe) -> String {
 /// where it does without.
 ///
 /// # Errors
-/// [`JournalError`]: what was left can't be put in place.
+/// [`EngineError::Journal`]: what was left can't be put in place; [`EngineError::Directory`] and
+/// [`EngineError::Properties`]: whose journals they are can't be read.
 pub fn of_directory(
     root: &Path,
     options: JournalOptions,
-) -> Result<Option<JournalFile>, JournalError> {
-    let id = std::fs::read(root.join(properties::FILE_NAME)).ok();
-    let id = id.and_then(|bytes| properties::parse(&bytes).ok()?.directory_id);
-    let id = id.unwrap_or(DirectoryId([0; 16]));
+) -> Result<Option<JournalFile>, EngineError> {
+    let id = directory_id(root)?;
     let replayed = replay_journals(root, id, 1)?;
     if replayed.is_lossy() {
         tracing::error!("{replayed}");
@@ -224,8 +234,21 @@ pub fn of_directory(
     }
 }
 
-/// Removes the journals, which are empty, when they aren't used: a later crash must not find them.
-/// Each says first that there are none, so that none is missed if this is cut short.
+/// All zeros where there is no `meta.properties`: only a server makes one.
+fn directory_id(root: &Path) -> Result<DirectoryId, EngineError> {
+    let path = root.join(properties::FILE_NAME);
+    let none = DirectoryId([0; 16]);
+    match std::fs::read(&path) {
+        Ok(bytes) => match properties::parse(&bytes) {
+            Ok(found) => Ok(found.directory_id.unwrap_or(none)),
+            Err(error) => Err(EngineError::Properties { path, error }),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(none),
+        Err(error) => Err(EngineError::Directory { path, error }),
+    }
+}
+
+/// Removes the journals, which are empty, when they aren't used.
 ///
 /// # Errors
 /// As [`replay_journals`].

@@ -13,6 +13,7 @@ mod connection;
 mod create;
 pub mod edge;
 mod engine;
+mod error;
 mod follow;
 mod frames;
 mod journal;
@@ -29,7 +30,8 @@ mod waiting;
 
 pub use answer::{Answer, AnswerPart, AnswerParts, Reply, Rest};
 pub use connection::ConnectionInfo;
-pub use engine::{Engine, EngineError, EngineOptions, PartitionSpec, now};
+pub use engine::{Engine, EngineOptions, PartitionSpec, now};
+pub use error::EngineError;
 pub use follow::Follow;
 pub use journal::JournalStats;
 pub use journals::{JournalFile, JournalMode, JournalOptions, NoJournal};

@@ -19,7 +19,8 @@ use crate::log::{
     AdvanceError, AppendError, Appended, Completed, Cursors, Journal, LogConfig, LogState,
     PartitionLog,
 };
-use crate::shard::engine::{Core, EngineError, now};
+use crate::shard::engine::{Core, now};
+use crate::shard::error::EngineError;
 use crate::shard::stats::Stats;
 use crate::shard::waiting::Waiting;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};

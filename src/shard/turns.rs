@@ -16,6 +16,7 @@ pub async fn flusher(core: Rc<Core>) {
         let mut dirty = core.take_dirty();
         core.stats.turns.add(u64::from(!dirty.is_empty()));
         let now = now();
+        core.take_back();
         for cell in dirty.drain(..) {
             cell.dirty.set(false);
             core.plan_turn(&cell, now);

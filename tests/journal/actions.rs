@@ -2,10 +2,11 @@
 
 use uringlog::disk::Lane;
 use uringlog::disk::{Disk, Place, Plan, PlanTag, Step};
+use uringlog::log::journal::retire;
 use uringlog::log::{LogState, PartitionLog};
 use uringlog::units::{ByteCount, Offset};
 
-use crate::world::{HANDS, JOURNAL_OWNER, Phase, World};
+use crate::world::{HANDS, JOURNAL_OWNER, MAKER, Phase, World};
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
@@ -276,6 +277,11 @@ impl World {
             assert_eq!(finished.result, Ok(()));
             self.journals[shard].finish(finished);
         }
+        let retired = retire(&mut self.disk, (MAKER, &World::root()));
+        if self.disk.is_crashed() {
+            return false;
+        }
+        assert_eq!(retired, Ok(()));
         self.counts.clean_stops += 1;
         true
     }

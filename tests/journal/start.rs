@@ -2,7 +2,7 @@
 
 use uringlog::disk::Disk;
 use uringlog::disk::sim::SimDisk;
-use uringlog::log::journal::{Identity, Journal, make, replay};
+use uringlog::log::journal::{Journal, Wanted, make, replay};
 use uringlog::log::{JournalError, JournalReplay, Opening, PartitionLog};
 
 use crate::world::{DIRECTORY_ID, JOURNAL_OWNER, MAKER, Phase, World};
@@ -66,22 +66,16 @@ impl World {
             return Ok(());
         }
         let (root, shards) = (World::root(), self.settings.shards);
-        let mut superblocks = Vec::new();
-        for _ in 0..2 {
-            superblocks.clear();
-            for shard in 0..shards {
-                let identity = Identity { directory: DIRECTORY_ID, shard, shards };
-                let what = (identity, self.settings.journal_bytes);
-                let made = make(&mut self.disk, (MAKER, &root), what, self.nonces.next());
-                match made {
-                    Ok(superblock) => superblocks.push(superblock),
-                    Err(_) if self.disk.is_crashed() => return Err(Stopped::Cut),
-                    Err(error) => panic!("{error}"),
-                }
-            }
-        }
+        let wanted =
+            Wanted { directory: DIRECTORY_ID, shards, length: self.settings.journal_bytes };
+        let nonces = &mut self.nonces;
+        let made = make(&mut self.disk, (MAKER, &root), wanted, &mut || nonces.next());
+        let superblocks = match made {
+            Ok(superblocks) => superblocks,
+            Err(_) if self.disk.is_crashed() => return Err(Stopped::Cut),
+            Err(error) => panic!("{error}"),
+        };
         for (shard, superblock) in (0..shards).zip(superblocks) {
-            assert_eq!(superblock.shards, shards, "each says how many there are");
             let owner = JOURNAL_OWNER + shard;
             let place = World::journal_place(shard);
             let limit = self.settings.plan_bytes_max;

@@ -13,9 +13,6 @@ impl World {
     /// One pass: everything that is due is submitted.
     pub fn turn(&mut self) {
         for slot in 0..self.slots.len() {
-            self.plan(slot);
-        }
-        for slot in 0..self.slots.len() {
             let Some(journal) = self.journal_of(slot) else { continue };
             let Some(log) = &mut self.slots[slot].log else { continue };
             let journal = &mut self.journals[journal];
@@ -23,6 +20,9 @@ impl World {
             if log.void_wanted().is_some() {
                 journal.take_back(log);
             }
+        }
+        for slot in 0..self.slots.len() {
+            self.plan(slot);
         }
         for journal in &mut self.journals {
             if let Some(plan) = journal.seal() {

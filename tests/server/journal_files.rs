@@ -17,6 +17,8 @@ use crate::support::mount::Mount;
 use crate::support::process::{Broker, Launch};
 
 const NOBODY: u32 = 65_534;
+/// What says how many journals there are.
+const COUNT: &str = "commit-journals";
 /// Where the version stands in a superblock.
 const VERSION_AT: usize = 8;
 
@@ -85,46 +87,61 @@ impl Killed {
 }
 
 #[test]
-fn a_journal_of_several_that_is_missing_is_named_and_may_be_put_back() {
+fn a_journal_that_is_missing_is_named_and_may_be_put_back() {
     for engine in ENGINES {
         let mut killed = Killed::new(engine);
         for shard in [1, 0] {
             let path = killed.path(shard);
             let aside = path.with_extension("aside");
             fs::rename(&path, &aside).expect("it is there");
-            let words = format!("journal of shard {shard} is missing");
-            killed.assert_refused(&[&words, "Put the file back", ".journal"]);
+            let words = format!("shard-{shard}.journal is missing");
+            killed.assert_refused(&[&words, "Put the file back", "commit-journals"]);
             fs::rename(&aside, &path).expect("it is there");
         }
         killed.assert_serves();
     }
 }
 
-/// A refusal costs a directory that was left in order nothing.
+/// After a stop in order they hold nothing, and nothing says that they have to be there.
 #[test]
-fn a_missing_journal_of_a_clean_directory_leaves_it_clean() {
+fn journals_of_a_clean_directory_may_go() {
     let mut killed = Killed::new("plain-file");
+    assert!(killed.launch.place().join(COUNT).exists());
     let (stopped, _) = killed.assert_serves().stop();
     assert!(stopped.status.success(), "{}", stopped.output);
     assert!(killed.launch.place().join(".kafka_cleanshutdown").exists());
-    let path = killed.path(1);
-    let aside = path.with_extension("aside");
-    fs::rename(&path, &aside).expect("it is there");
-    killed.assert_refused(&["journal of shard 1 is missing"]);
-    fs::rename(&aside, &path).expect("it is there");
+    assert!(!killed.launch.place().join(COUNT).exists());
+    fs::remove_file(killed.path(1)).expect("it is there");
     killed.assert_serves();
+    assert_eq!(journals(&killed.launch), ["shard-0.journal", "shard-1.journal"]);
+}
+
+/// Whatever the settings say now.
+#[test]
+fn when_all_journals_are_gone_it_takes_a_decision_to_serve_what_is_in_the_files() {
+    for (engine, is_used) in ENGINES.into_iter().zip([true, false]) {
+        let mut killed = Killed::new(engine);
+        let first = killed.launch.clone();
+        killed.launch = Launch::at(engine, first.place()).shards(2).journal(is_used);
+        fs::remove_file(killed.path(0)).expect("it is there");
+        fs::remove_file(killed.path(1)).expect("it is there");
+        killed.assert_refused(&["shard-0.journal is missing", "there were 2", "remove"]);
+        fs::remove_file(killed.launch.place().join(COUNT)).expect("it is there");
+        // The page cache has survived, so that nothing is missing after all.
+        killed.assert_serves();
+    }
 }
 
 #[test]
-fn when_all_journals_are_gone_what_is_in_the_files_is_served_and_a_warning_says_so() {
+fn a_number_of_journals_that_makes_no_sense_is_refused() {
     let mut killed = Killed::new("uring");
-    fs::remove_file(killed.path(0)).expect("it is there");
-    fs::remove_file(killed.path(1)).expect("it is there");
-    // The page cache has survived, so that nothing is missing after all.
-    let broker = killed.assert_serves();
-    let output = broker.output();
-    assert!(output.contains("has left no journal"), "{output}");
-    assert!(output.contains("may be missing"), "{output}");
+    let path = killed.launch.place().join(COUNT);
+    for wrong in ["", "7\n2\n", "0\ntwo\n"] {
+        fs::write(&path, wrong).expect("it is ours");
+        killed.assert_refused(&[COUNT, "doesn't say how many journals there are", "Remove it if"]);
+    }
+    fs::remove_file(&path).expect("it is there");
+    killed.assert_serves();
 }
 
 #[test]
@@ -170,7 +187,7 @@ fn a_journal_of_another_directory_is_refused() {
     let killed = Killed::new("uring");
     let other = Killed::new("uring");
     fs::copy(other.path(0), killed.path(0)).expect("both are ours");
-    killed.assert_refused(&["shard-0.journal", "belongs to the data directory", "move the file"]);
+    killed.assert_refused(&["shard-0.journal", "belongs to the data directory", "move it away"]);
 }
 
 #[test]
@@ -181,7 +198,8 @@ fn a_journal_of_another_version_is_refused() {
         bytes[block + VERSION_AT..][..4].copy_from_slice(&7_u32.to_be_bytes());
     }
     fs::write(killed.path(1), &bytes).expect("it is ours");
-    let words = ["shard-1.journal", "version 7", "knows version 1", "move the file away"];
+    let words =
+        ["shard-1.journal", "version 7", "knows version 1", "move the file and commit-journals"];
     killed.assert_refused(&words);
 }
 

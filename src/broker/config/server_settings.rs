@@ -279,8 +279,8 @@ pub const SERVER: &[Setting] = &[
         Kind::OneOf(&["auto", "true", "false"]),
         Some("auto"),
         "Whether small plans of a turn are made durable by one write to the shard's commit journal \
-         instead of an fdatasync of each file. auto: where a probe at start finds it faster; true: \
-         wherever the file system permits it.",
+         instead of an fdatasync of each file. auto: unless a probe at the start finds a direct \
+         write slower than a sync; true: wherever the file system permits it.",
     ),
     of(
         "journal.bytes",

@@ -9,24 +9,26 @@ use crate::disk::{Disk, DiskError, Step};
 use crate::format::journal::{
     BLOCK_BYTES, Generation, RECORDS_START, Superblock, SuperblockError, file_name,
 };
+use crate::format::journal_count;
 use crate::format::properties::DirectoryId;
 use crate::log::housekeeping::TEMPORARY_SUFFIX;
 use crate::log::recovery::OpenError;
 use crate::log::recovery::files::Files;
 use crate::units::{ByteCount, Offset, Position, u64_of};
 
+const COUNT: &str = journal_count::FILE_NAME;
 /// How much is written at a time when the file is made.
 const FILL_BYTES: usize = 1 << 20;
 
-/// Whose journal it is.
+/// Which journals there are to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
+pub struct Wanted {
     /// Id of the data directory; all zeros where there is no `meta.properties`.
     pub directory: DirectoryId,
-    /// Which shard.
-    pub shard: u32,
-    /// Of how many.
+    /// How many: one for each shard.
     pub shards: u32,
+    /// Length of each file.
+    pub length: ByteCount,
 }
 
 /// Why journals can't be replayed or made.
@@ -45,8 +47,8 @@ pub enum JournalError {
     /// A file with a journal's name is none, or of another version.
     #[error(
         "{}: {error}; it may hold records that were acknowledged and are nowhere else. Start the \
-         program that wrote it and stop it in order, or move the file away to do without them",
-        .path.display()
+         program that wrote it and stop it in order. To do without them, move the file and \
+         {COUNT} away", .path.display()
     )]
     Superblock {
         /// The journal.
@@ -56,8 +58,10 @@ pub enum JournalError {
     },
     /// It was copied from somewhere else.
     #[error(
-        "{}: the journal belongs to the data directory with id {found:?}, this one has {own:?}; \
-         move the file away", .path.display()
+        "{}: the journal belongs to the data directory with id {found}, this one has {own}. If \
+         meta.properties was replaced, bring back the former one: the journal may hold records that \
+         were acknowledged and are nowhere else. If the file comes from elsewhere, move it away",
+        .path.display()
     )]
     OtherDirectory {
         /// The journal.
@@ -69,9 +73,9 @@ pub enum JournalError {
     },
     /// Shards that had a journal have none now.
     #[error(
-        "{}: the journal of shard {shard} is missing, there were {shards}; it may hold records \
-         that were acknowledged and are nowhere else. Put the file back; without it, remove the \
-         other *.journal files, too, to serve what is left", .directory.display()
+        "{}: shard-{shard}.journal is missing, there were {shards} journals; it may hold records \
+         that were acknowledged and are nowhere else. Put the file back. To do without them, remove \
+         {COUNT}", .directory.display()
     )]
     Missing {
         /// The data directory.
@@ -81,11 +85,18 @@ pub enum JournalError {
         /// How many there were.
         shards: u32,
     },
+    /// The file that says how many journals there are says nothing.
+    #[error(
+        "{}: it doesn't say how many journals there are, as it should: it is damaged, or of another \
+         version. Remove it if every *.journal file is there; one that is missing may hold records \
+         that were acknowledged and are nowhere else", .0.display()
+    )]
+    Count(PathBuf),
     /// The log has gone on without the journal.
     #[error(
         "{}: offset {offset} of {} is another batch than the one that the journal has: another \
-         program has written to the directory since. Move the journal away to keep what is there",
-        .path.display(), .partition.display()
+         program has written to the directory since. To keep what is there, move the journal and \
+         {COUNT} away", .path.display(), .partition.display()
     )]
     Foreign {
         /// The journal.
@@ -107,65 +118,88 @@ impl JournalError {
     }
 }
 
-/// Has a shard's journal ready to be written to: an existing one, which must have been replayed, is
-/// started anew, any other is made: every block written, so that writing in place changes nothing
-/// but data. To be called for every shard, and then for every shard again: only then does each
-/// journal say how many there are, so that one that goes missing is missed. `nonce` is a random
-/// number, `owner` a number that no log of the disk has.
+/// Has the journals ready to be written to: existing ones, which must have been replayed, are
+/// started anew, others are made: every block written, so that writing in place changes nothing but
+/// data. When all are there, `commit-journals` says how many: from then on none may be missing.
+/// `nonce` gives random numbers, `owner` is a number that no log of the disk has.
 ///
 /// # Errors
-/// [`JournalError::Disk`]; then there is no journal, or the one that was there.
+/// [`JournalError::Disk`]; those that were made by then stay, and hold nothing.
 pub fn make(
     disk: &mut dyn Disk,
     (owner, root): (u32, &Arc<Path>),
-    (identity, length): (Identity, ByteCount),
-    nonce: u64,
-) -> Result<Superblock, JournalError> {
+    wanted: Wanted,
+    nonce: &mut dyn FnMut() -> u64,
+) -> Result<Vec<Superblock>, JournalError> {
     let mut files = Files::new(disk, root.clone(), owner);
-    let made = make_in(&mut files, identity, length, nonce);
+    let made = make_all(&mut files, wanted, nonce);
     if made.is_err() {
         files.abandon();
     }
     made.map_err(|error| JournalError::disk(root, error))
 }
 
-fn make_in(
+fn make_all(
     files: &mut Files<'_>,
-    identity: Identity,
-    length: ByteCount,
-    nonce: u64,
-) -> Result<Superblock, OpenError> {
-    let name = file_name(identity.shard);
+    wanted: Wanted,
+    nonce: &mut dyn FnMut() -> u64,
+) -> Result<Vec<Superblock>, OpenError> {
     let listed = files.list()?;
-    let found = listed.iter().find(|entry| entry.name == name);
-    let superblock = |number, shards| Superblock {
-        generation: Generation { number, nonce },
-        directory: identity.directory,
-        length,
-        shard: identity.shard,
-        shards,
-    };
-    // How many there are is said once all of them are there: the next time round.
-    let is_there = |shard| listed.iter().any(|entry| entry.name == file_name(shard));
-    let is_complete = (0..identity.shards).all(is_there);
-    if let Some(entry) = found.filter(|entry| entry.length == length) {
-        let head = files.read_range(&name, 0, RECORDS_START.min(entry.length.0))?;
+    let mut made = Vec::new();
+    for shard in 0..wanted.shards {
+        let name = file_name(shard);
+        let found = listed.iter().find(|entry| entry.name == name).map(|entry| entry.length);
+        let first = Superblock {
+            generation: Generation { number: 1, nonce: nonce() },
+            directory: wanted.directory,
+            length: wanted.length,
+            shard,
+        };
+        made.push(make_one(files, found, first)?);
+    }
+    let count = journal_count::print(wanted.shards);
+    files.replace(journal_count::FILE_NAME, count.into_bytes())?;
+    Ok(made)
+}
+
+fn make_one(
+    files: &mut Files<'_>,
+    found: Option<ByteCount>,
+    first: Superblock,
+) -> Result<Superblock, OpenError> {
+    let name = file_name(first.shard);
+    if let Some(length) = found.filter(|length| *length == first.length) {
+        let head = files.read_range(&name, 0, RECORDS_START.min(length.0))?;
         if let Ok(before) = Superblock::newest(&head)
             && before.length == length
         {
-            let shards = if is_complete { identity.shards } else { 0 };
-            let next = superblock(before.generation.number + 1, shards);
+            let number = before.generation.number + 1;
+            let next =
+                Superblock { generation: Generation { number, ..first.generation }, ..first };
             write_superblock(files, &name, &next)?;
             return Ok(next);
         }
     }
-    let first = superblock(1, 0);
     let result = fill(files, &name, &first);
     if result.is_err() {
         // What there was of it would take space for nothing.
         let _ = files.remove(&temporary(&name));
     }
     result.map(|()| first)
+}
+
+/// Every journal is empty: from now on any may go. For a stop in order.
+///
+/// # Errors
+/// [`JournalError::Disk`].
+pub fn retire(disk: &mut dyn Disk, (owner, root): (u32, &Arc<Path>)) -> Result<(), JournalError> {
+    let mut files = Files::new(disk, root.clone(), owner);
+    forget_count(&mut files).map_err(|error| JournalError::disk(root, error))
+}
+
+pub(super) fn forget_count(files: &mut Files<'_>) -> Result<(), OpenError> {
+    files.remove(journal_count::FILE_NAME)?;
+    files.sync_directory()
 }
 
 fn temporary(name: &str) -> String {

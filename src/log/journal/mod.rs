@@ -38,7 +38,7 @@ use crate::units::{ByteCount, Position, Timestamp, byte_count, u64_of, usize_of}
 use circle::Circle;
 use holders::Holders;
 
-pub use file::{Identity, JournalError, make};
+pub use file::{JournalError, Wanted, make, retire};
 pub use replay::{JournalReplay, Replayed, check, is_empty, replay};
 
 /// A record is no longer than this, nor than a quarter of the journal.
@@ -379,12 +379,14 @@ impl Journal {
         self.state = if closes { JournalState::Closed } else { JournalState::Serving };
     }
 
-    /// The log's files have come so far; to be told whenever one of its plans is over.
-    pub fn settled(&mut self, log: &PartitionLog) {
+    /// The log's files have come so far; to be told whenever one of its plans is over. Whether a
+    /// sync that it was asked for is over: then [`Journal::next_settle`] may have another.
+    pub fn settled(&mut self, log: &PartitionLog) -> bool {
         let owner = log.number();
         if !self.holders.contains(owner) {
-            return;
+            return false;
         }
+        let before = self.holders.syncing();
         if log.append_refusal().is_some() {
             // What failed is taken back, not kept.
             self.holders.cut(owner, log.cursors().log_end);
@@ -394,6 +396,7 @@ impl Journal {
         if is_over || !log.can_settle() {
             self.holders.sync_ended(owner, log.can_settle());
         }
+        self.holders.syncing() < before
     }
 
     /// The log is no more: deleted, or closed with everything synced.

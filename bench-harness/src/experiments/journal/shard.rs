@@ -370,7 +370,9 @@ impl Shard {
             if cell.log.is_settling() {
                 match self.housekeeping_plan(number, now()) {
                     Some(plan) => self.submit(plan),
-                    None => journal.settled(&self.cells[number].log),
+                    None => {
+                        journal.settled(&self.cells[number].log);
+                    }
                 }
             }
             self.journal = Some(journal);

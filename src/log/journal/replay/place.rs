@@ -1,0 +1,224 @@
+//! Where entries go: the segments of the partitions that are in use.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+
+use super::Replayed;
+use crate::disk::{FileId, Step};
+use crate::format::batch::{self, BatchHeader, HEADER_BYTES};
+use crate::format::journal::{Data, PartitionName};
+use crate::format::names::{DirectoryState, FileKind, PartitionDirectory, SegmentFile};
+use crate::format::partition_metadata;
+use crate::format::scan::{self, Scan};
+use crate::log::journal::JournalError;
+use crate::log::recovery::OpenError;
+use crate::log::recovery::files::Files;
+use crate::units::{ByteCount, Offset, Position, u64_of, usize_of};
+
+/// Longest piece that is read and written at a time, but for a single entry.
+const PIECE_BYTES_MAX: u64 = 1 << 20;
+
+/// The partitions in use, by topic id and number.
+pub(super) fn partitions(
+    files: &mut Files<'_>,
+    root: &Path,
+) -> Result<Vec<(PartitionName, PathBuf)>, OpenError> {
+    let mut found = Vec::new();
+    for entry in files.list()?.into_iter().filter(|entry| entry.is_directory) {
+        let Ok(directory) = PartitionDirectory::parse(&entry.name) else { continue };
+        if directory.state != DirectoryState::Live {
+            continue;
+        }
+        let path = root.join(&entry.name);
+        let of = files.directory.clone();
+        files.directory = path.as_path().into();
+        let topic = topic_id(files);
+        files.directory = of;
+        if let Some(topic) = topic? {
+            found.push((PartitionName { topic, partition: directory.partition }, path));
+        }
+    }
+    Ok(found)
+}
+
+fn topic_id(files: &mut Files<'_>) -> Result<Option<crate::units::TopicId>, OpenError> {
+    const BYTES_MAX: u64 = 1 << 10;
+    let name = partition_metadata::FILE_NAME;
+    let listed = files.list()?;
+    let Some(entry) = listed.iter().find(|it| it.name == name) else { return Ok(None) };
+    let bytes = files.read_range(name, 0, entry.length.0.min(BYTES_MAX))?;
+    Ok(partition_metadata::parse(&bytes).ok())
+}
+
+/// A partition's directory, and the journal whose entries go there.
+pub(super) struct Partition {
+    pub journal: PathBuf,
+    pub directory: Arc<Path>,
+}
+
+/// A `.log` that entries go to.
+struct OpenLog {
+    file: FileId,
+    length: u64,
+}
+
+/// Entries that stand one behind the other in one segment: read and written in one go.
+struct Piece<'e, 'a> {
+    entries: &'e [Data<'a>],
+    bytes: u64,
+}
+
+/// Entries in pieces; one that is longer than a piece may be is a piece of its own.
+fn pieces<'e, 'a>(entries: &'e [Data<'a>]) -> Vec<Piece<'e, 'a>> {
+    let mut pieces = Vec::new();
+    let mut rest = entries;
+    while let Some(first) = rest.first() {
+        let mut bytes = u64_of(first.bytes.len());
+        let mut count = 1;
+        for next in &rest[1..] {
+            let is_behind = next.segment == first.segment && next.at.0 == first.at.0 + bytes;
+            let longer = bytes + u64_of(next.bytes.len());
+            if !is_behind || PIECE_BYTES_MAX < longer {
+                break;
+            }
+            (bytes, count) = (longer, count + 1);
+        }
+        let (entries, behind) = rest.split_at(count);
+        pieces.push(Piece { entries, bytes });
+        rest = behind;
+    }
+    pieces
+}
+
+impl Partition {
+    pub fn apply(
+        &self,
+        files: &mut Files<'_>,
+        entries: &[Data<'_>],
+        report: &mut Replayed,
+    ) -> Result<(), JournalError> {
+        let root = std::mem::replace(&mut files.directory, self.directory.clone());
+        let applied = self.apply_here(files, entries, report);
+        files.directory = root;
+        applied
+    }
+
+    fn apply_here(
+        &self,
+        files: &mut Files<'_>,
+        entries: &[Data<'_>],
+        report: &mut Replayed,
+    ) -> Result<(), JournalError> {
+        let failed = |error| JournalError::disk(&self.directory, error);
+        let listed = files.list().map_err(failed)?;
+        let lengths: HashMap<&str, u64> =
+            listed.iter().map(|entry| (entry.name.as_str(), entry.length.0)).collect();
+        let mut open: BTreeMap<Offset, OpenLog> = BTreeMap::new();
+        for piece in pieces(entries) {
+            let segment = piece.entries[0].segment;
+            let name = SegmentFile::new(segment, FileKind::Log).to_string();
+            let known = lengths.get(name.as_str()).copied();
+            let log = match open.entry(segment) {
+                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::btree_map::Entry::Vacant(entry) => {
+                    // Its name was durable before it was named here.
+                    let Some(length) = known else {
+                        report.deleted += u64_of(piece.entries.len());
+                        continue;
+                    };
+                    let file = files.open(&name).map_err(failed)?;
+                    entry.insert(OpenLog { file, length })
+                }
+            };
+            self.put(files, log, &piece, report)?;
+        }
+        for log in open.values() {
+            files.step(Step::Sync { file: log.file }).map_err(failed)?;
+            files.close(log.file).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn put(
+        &self,
+        files: &mut Files<'_>,
+        log: &mut OpenLog,
+        piece: &Piece<'_, '_>,
+        report: &mut Replayed,
+    ) -> Result<(), JournalError> {
+        let failed = |error| JournalError::disk(&self.directory, error);
+        let Data { at, first, .. } = piece.entries[0];
+        if log.length < at.0 {
+            report.holes.push((self.directory.to_path_buf(), first));
+            return Ok(());
+        }
+        let have = (log.length - at.0).min(piece.bytes);
+        let mut found = BytesMut::zeroed(usize_of(have));
+        if 0 < have {
+            found = files.read(log.file, at, found).map_err(failed)?;
+        }
+        // Written again even where it is there: after a failed sync the page cache shows what the
+        // device may lack, and no later sync would bring it there.
+        let mut whole = BytesMut::with_capacity(usize_of(piece.bytes));
+        for data in piece.entries {
+            let old = &found[whole.len().min(found.len())..];
+            self.compare(&old[..old.len().min(data.bytes.len())], data, report)?;
+            whole.extend_from_slice(data.bytes);
+        }
+        files.write(log.file, at, whole.freeze()).map_err(failed)?;
+        log.length = log.length.max(at.0 + piece.bytes);
+        Ok(())
+    }
+
+    /// What stands in the place of an entry, as far as the file goes.
+    fn compare(
+        &self,
+        found: &[u8],
+        data: &Data<'_>,
+        report: &mut Replayed,
+    ) -> Result<(), JournalError> {
+        if let Some(offset) = foreign_batch(found, data.bytes) {
+            let (path, partition) = (self.journal.clone(), self.directory.to_path_buf());
+            return Err(JournalError::Foreign { path, partition, offset });
+        }
+        let bytes = ByteCount(u64_of(data.bytes.len()));
+        match found == data.bytes {
+            true => report.present += bytes,
+            false => report.written += bytes,
+        }
+        Ok(())
+    }
+}
+
+/// The first batch of `found` that is whole and another than the one that stands in `wanted` at
+/// that place. A power cut leaves zeros, old bytes or torn ones there, never a whole batch of
+/// another writer. The checksum doesn't cover the first bytes, the offset among them: with the same
+/// checksum it is our own batch, torn there.
+fn foreign_batch(found: &[u8], wanted: &[u8]) -> Option<Offset> {
+    let mut at = 0;
+    while let Some(header) = batch_at(wanted, at) {
+        let end = at + usize_of(header.size.0);
+        let is_same = found.get(at..end).is_some_and(|it| it == &wanted[at..end]);
+        if !is_same {
+            let other = batch_at(found, at)?;
+            let batch = &found[at..at + usize_of(other.size.0)];
+            let is_whole = other.crc != header.crc && batch::check_crc(&other, batch).is_ok();
+            return is_whole.then(|| other.base()).flatten();
+        }
+        at = end;
+    }
+    None
+}
+
+/// The header at `at`, if all of its batch is there.
+fn batch_at(bytes: &[u8], at: usize) -> Option<BatchHeader> {
+    let rest = bytes.get(at..).filter(|rest| HEADER_BYTES <= rest.len())?;
+    let end = Position(u64_of(rest.len()));
+    match scan::header_at(scan::Window { bytes: rest, at: Position(0) }, Position(0), end) {
+        Scan::Batch { header, .. } => Some(header),
+        Scan::End | Scan::Invalid(_) | Scan::NeedMore { .. } => None,
+    }
+}

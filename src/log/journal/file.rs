@@ -59,8 +59,9 @@ pub enum JournalError {
     /// It was copied from somewhere else.
     #[error(
         "{}: the journal belongs to the data directory with id {found}, this one has {own}. If \
-         meta.properties was replaced, bring back the former one: the journal may hold records that \
-         were acknowledged and are nowhere else. If the file comes from elsewhere, move it away",
+         meta.properties was replaced, bring back the former one: the journal may hold records \
+         that were acknowledged and are nowhere else. If the file comes from elsewhere, move it \
+         away",
         .path.display()
     )]
     OtherDirectory {
@@ -74,8 +75,8 @@ pub enum JournalError {
     /// Shards that had a journal have none now.
     #[error(
         "{}: shard-{shard}.journal is missing, there were {shards} journals; it may hold records \
-         that were acknowledged and are nowhere else. Put the file back. To do without them, remove \
-         {COUNT}", .directory.display()
+         that were acknowledged and are nowhere else. Put the file back. To do without them, \
+         remove {COUNT}", .directory.display()
     )]
     Missing {
         /// The data directory.
@@ -87,8 +88,8 @@ pub enum JournalError {
     },
     /// The file that says how many journals there are says nothing.
     #[error(
-        "{}: it doesn't say how many journals there are, as it should: it is damaged, or of another \
-         version. Remove it if every *.journal file is there; one that is missing may hold records \
+        "{}: it doesn't say how many journals there are, as it should: it is damaged, or of \
+         another version. Remove it if every *.journal file is there; one that is missing may hold records \
          that were acknowledged and are nowhere else", .0.display()
     )]
     Count(PathBuf),

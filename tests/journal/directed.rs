@@ -1,9 +1,12 @@
 //! Short stories, each about one rule that chance would meet too rarely.
 
+use uringlog::disk::{Disk, Lane, Place, Plan, PlanTag, Step};
+use uringlog::log::JournalError;
+use uringlog::log::journal::replay;
 use uringlog::units::ByteCount;
 
 use crate::random::Random;
-use crate::world::{Settings, World};
+use crate::world::{DIRECTORY_ID, HANDS, MAKER, Settings, World};
 
 const SMALL_BYTES: usize = 300;
 
@@ -51,4 +54,80 @@ fn space_is_free_only_when_a_durable_record_says_so() {
     assert_eq!(world.used(), used, "no record has said so");
     world.appended(SMALL_BYTES);
     assert_eq!(world.used(), 4096, "the newest record says that it is the only one needed");
+}
+
+/// The journal names segments, and takes one that isn't there for deleted.
+#[test]
+fn a_segment_that_retention_begins_has_a_durable_name_before_a_record_names_it() {
+    let mut world = world();
+    world.appended(SMALL_BYTES);
+    world.pass_time(100_000);
+    let now = world.now;
+    let log = world.slots[0].log.as_mut().expect("it was opened");
+    log.retain(now);
+    assert_eq!(log.recordable_bytes(), None, "nothing is recorded in front of the roll");
+    let plan = log.plan(now).expect("the roll");
+    let is_made = plan.steps.iter().any(|it| matches!(it, Step::Create { .. }));
+    assert!(is_made, "{plan:?}");
+    let is_named = plan.steps.iter().any(|it| matches!(it, Step::SyncDirectory { .. }));
+    assert!(is_named, "{plan:?}");
+}
+
+/// Of two syncs of one file that overlap, only one hears that pages were lost; the other's success
+/// proves nothing.
+#[test]
+fn a_log_has_one_sync_under_way() {
+    let mut world = world();
+    world.appended(SMALL_BYTES);
+    let large = world.batch(1, 9_000);
+    world.append(0, large);
+    let now = world.now;
+    let log = world.slots[0].log.as_mut().expect("it was opened");
+    log.settle();
+    let settling = log.housekeeping(now).expect("a record has what no sync has covered");
+    assert!(settling.steps.iter().any(|it| matches!(it, Step::Sync { .. })));
+    assert!(log.plan(now).is_none(), "a plan that syncs waits for it");
+    let finished = world.disk.run(settling);
+    let log = world.slots[0].log.as_mut().expect("it was opened");
+    log.complete(finished, now);
+    let plan = log.plan(now).expect("now it may");
+    log.settle();
+    assert!(log.housekeeping(now).is_none(), "and the other way round");
+    let finished = world.disk.run(plan);
+    let log = world.slots[0].log.as_mut().expect("it was opened");
+    log.complete(finished, now);
+    assert!(log.housekeeping(now).is_none(), "the plan has synced everything");
+    assert!(!log.is_settling());
+}
+
+#[test]
+fn a_journal_that_is_gone_is_missed_until_a_stop_in_order() {
+    let remove = |world: &mut World| {
+        let steps = [
+            Step::Remove { place: World::journal_place(0) },
+            Step::SyncDirectory { directory: World::root() },
+        ];
+        let tag = PlanTag { owner: HANDS, lane: Lane::Append, number: 0 };
+        let plan = Plan { tag, steps: steps.into_iter().collect() };
+        assert_eq!(world.disk.run(plan).result, Ok(()));
+    };
+    let replayed =
+        |world: &mut World| replay(&mut world.disk, (MAKER, &World::root()), (DIRECTORY_ID, 1), 1);
+    let mut killed = world();
+    killed.appended(SMALL_BYTES);
+    remove(&mut killed);
+    let missing =
+        JournalError::Missing { directory: World::root().to_path_buf(), shard: 0, shards: 1 };
+    assert_eq!(replayed(&mut killed), Err(missing));
+    let count = Place { directory: World::root(), name: "commit-journals".into() };
+    let tag = PlanTag { owner: HANDS, lane: Lane::Append, number: 0 };
+    let plan = Plan { tag, steps: [Step::Remove { place: count }].into_iter().collect() };
+    assert_eq!(killed.disk.run(plan).result, Ok(()));
+    assert!(replayed(&mut killed).is_ok_and(|report| report.journals.is_empty()));
+
+    let mut stopped = world();
+    stopped.appended(SMALL_BYTES);
+    assert!(stopped.stop());
+    remove(&mut stopped);
+    assert!(replayed(&mut stopped).is_ok_and(|report| report.journals.is_empty()));
 }

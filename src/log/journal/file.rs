@@ -89,8 +89,8 @@ pub enum JournalError {
     /// The file that says how many journals there are says nothing.
     #[error(
         "{}: it doesn't say how many journals there are, as it should: it is damaged, or of \
-         another version. Remove it if every *.journal file is there; one that is missing may hold records \
-         that were acknowledged and are nowhere else", .0.display()
+         another version. Remove it if every *.journal file is there; one that is missing may hold \
+         records that were acknowledged and are nowhere else", .0.display()
     )]
     Count(PathBuf),
     /// The log has gone on without the journal.

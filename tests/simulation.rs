@@ -384,6 +384,36 @@ fn failing_disks_lose_nothing_acknowledged() {
     assert!(offline > 50, "{offline}");
 }
 
+/// The recovery point comes to the end of a segment, which then rolls; the power is cut before its
+/// indexes are synced. Their last time entry, zeros now, must not make it look old.
+#[test]
+fn a_segment_whose_indexes_were_lost_is_not_taken_for_old() {
+    let mut cut = 0;
+    for seed in 1..=64 {
+        let run = Run { seed, tier: Durability::Device, end: End::PowerCut };
+        let config = LogConfig { retention_ms: Some(3_600_000), ..config(run.tier) };
+        let spec = spec(Path::new(DIRECTORY), config);
+        let mut store = Store::create(run.disk(), spec.clone());
+        while store.log.segments().count() < 2 {
+            store.append(batch(1, 600, START));
+            let plan = store.log.plan(store.now).expect("a batch is staged");
+            let finished = Disk::run(&mut store.disk, plan);
+            store.log.complete(finished, store.now);
+        }
+        let end = store.log.cursors().log_end;
+        let recovery_point = Some(store.log.cursors().recovery_point);
+        cut += u64::from(recovery_point == store.log.segments().last().map(|it| it.base));
+        let how = Opening { recovery_point, ..KILLED };
+        let (mut store, _) = Store::open(store.disk.crash(), spec, how).expect("it opens");
+        store.log.retain(Timestamp(START.0 + 1));
+        store.settle();
+        let (first, cursors) = (store.log.segments().next(), store.log.cursors());
+        assert_eq!(first.map(|it| it.base), Some(Offset(0)), "seed {seed}");
+        assert_eq!((cursors.log_start, cursors.log_end), (Offset(0), end), "seed {seed}");
+    }
+    assert!(0 < cut, "the recovery point was where it should be");
+}
+
 fn created(mut disk: SimDisk, spec: LogSpec) -> Option<Store<SimDisk>> {
     let (log, plan) = PartitionLog::create(spec, START);
     let finished = disk.run(plan);

@@ -109,9 +109,11 @@ impl Examination<'_, '_> {
         }
     }
 
-    /// Whether a sealed segment's files are known to be durable and complete, indexes included.
+    /// Whether a sealed segment's files are known to be durable and complete, indexes included. A
+    /// recovery point at its very end says that of its `.log` only: the point came there before the
+    /// segment was sealed, maybe, and the indexes were to be synced behind that.
     fn is_trusted(&self, next_base: Offset, segment: Segment) -> bool {
-        let is_durable = self.clean || next_base <= self.recovery_point;
+        let is_durable = self.clean || next_base < self.recovery_point;
         let is_sized = |length: Option<ByteCount>, entry_bytes: usize| {
             length.is_some_and(|length| length.0.is_multiple_of(u64_of(entry_bytes)))
         };

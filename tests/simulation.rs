@@ -6,6 +6,8 @@
 //! page-cache tier promises this for a kill only; after a power cut it still shows nothing twice
 //! and nothing made up.
 
+#[path = "simulation/failed_sync.rs"]
+mod failed_sync;
 #[expect(dead_code, reason = "each test uses its own part")]
 mod support;
 
@@ -362,12 +364,12 @@ fn failing_disks_lose_nothing_acknowledged() {
                     let _ = store.log.resume(&mut store.disk, store.now);
                     if matches!(store.log.state(), LogState::Offline(_)) {
                         // A sync of its failed.
-                        store = reopened(store.disk, &spec);
+                        store = reopened(ended(store.disk, &mut random), &spec);
                     }
                 }
                 LogState::Offline(_) => {
                     offline += 1;
-                    store = reopened(store.disk, &spec);
+                    store = reopened(ended(store.disk, &mut random), &spec);
                 }
             }
             let found: BTreeMap<u64, u32> = store
@@ -382,6 +384,14 @@ fn failing_disks_lose_nothing_acknowledged() {
     }
     assert!(read_only > 50, "{read_only}");
     assert!(offline > 50, "{offline}");
+}
+
+fn created(mut disk: SimDisk, spec: LogSpec) -> Option<Store<SimDisk>> {
+    let (log, plan) = PartitionLog::create(spec, START);
+    let finished = disk.run(plan);
+    let mut store = Store { log, disk, now: START };
+    store.log.complete(finished, START);
+    (store.log.state() == LogState::Serving).then_some(store)
 }
 
 /// The recovery point comes to the end of a segment, which then rolls; the power is cut before its
@@ -414,17 +424,13 @@ fn a_segment_whose_indexes_were_lost_is_not_taken_for_old() {
     assert!(0 < cut, "the recovery point was where it should be");
 }
 
-fn created(mut disk: SimDisk, spec: LogSpec) -> Option<Store<SimDisk>> {
-    let (log, plan) = PartitionLog::create(spec, START);
-    let finished = disk.run(plan);
-    let mut store = Store { log, disk, now: START };
-    store.log.complete(finished, START);
-    (store.log.state() == LogState::Serving).then_some(store)
+/// The process is killed, or the power cut.
+fn ended(disk: SimDisk, random: &mut Random) -> SimDisk {
+    if random.below(2) == 0 { disk.reopen() } else { disk.crash() }
 }
 
-/// Opens after a power cut, as often as it takes.
-fn reopened(disk: SimDisk, spec: &LogSpec) -> Store<SimDisk> {
-    let mut disk = disk.crash();
+/// Opens as often as it takes.
+fn reopened(mut disk: SimDisk, spec: &LogSpec) -> Store<SimDisk> {
     disk.set_quota(None);
     loop {
         match PartitionLog::open(&mut disk, spec.clone(), KILLED, START) {

@@ -138,8 +138,8 @@ impl Files<'_> {
     /// it. After a failed sync the page cache shows more, and the next one says that all is well:
     /// it finds nothing to write.
     ///
-    /// The length is set anew. It isn't in the page cache, so no read shows that the failed sync has
-    /// lost it: what was cut off would be there again after a power cut.
+    /// The length is set anew. It isn't in the page cache, so no read shows that the failed sync
+    /// has lost it: what was cut off would be there again after a power cut.
     ///
     /// Direct reads would not depend on what the kernel drops, but not every file system has them,
     /// and all reads here would need aligned buffers.

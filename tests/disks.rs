@@ -15,6 +15,8 @@ use uringlog::units::{ByteCount, Position};
 
 #[path = "disks/durable.rs"]
 mod durable;
+#[path = "disks/forget.rs"]
+mod forget;
 
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
@@ -90,6 +92,7 @@ enum Action {
     Truncate { file: u8 },
     Allocate { file: u8 },
     Sync { file: u8 },
+    Forget { file: u8 },
     Close { file: u8 },
     Rename { from: u8, to: u8 },
     Remove { name: u8 },
@@ -110,6 +113,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => byte.clone().prop_map(|file| Action::Truncate { file }),
         1 => byte.clone().prop_map(|file| Action::Allocate { file }),
         2 => byte.clone().prop_map(|file| Action::Sync { file }),
+        2 => byte.clone().prop_map(|file| Action::Forget { file }),
         1 => byte.clone().prop_map(|file| Action::Close { file }),
         2 => (byte.clone(), byte.clone()).prop_map(|(from, to)| Action::Rename { from, to }),
         1 => byte.clone().prop_map(|name| Action::Remove { name }),
@@ -163,6 +167,7 @@ impl Writer {
                 Step::Allocate { file: self.file(*file), length: ByteCount(20_000) }
             }
             Action::Sync { file } => Step::Sync { file: self.file(*file) },
+            Action::Forget { file } => Step::Forget { file: self.file(*file) },
             Action::Close { file } => Step::Close { file: self.file(*file) },
             Action::Rename { from, to } => Step::Rename { from: name(from), to: name(to) },
             Action::Remove { name: which } => Step::Remove { place: name(which) },

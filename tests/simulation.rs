@@ -6,6 +6,8 @@
 //! page-cache tier promises this for a kill only; after a power cut it still shows nothing twice
 //! and nothing made up.
 
+#[path = "simulation/failed_sync.rs"]
+mod failed_sync;
 #[expect(dead_code, reason = "each test uses its own part")]
 mod support;
 
@@ -362,12 +364,12 @@ fn failing_disks_lose_nothing_acknowledged() {
                     let _ = store.log.resume(&mut store.disk, store.now);
                     if matches!(store.log.state(), LogState::Offline(_)) {
                         // A sync of its failed.
-                        store = reopened(store.disk, &spec);
+                        store = reopened(ended(store.disk, &mut random), &spec);
                     }
                 }
                 LogState::Offline(_) => {
                     offline += 1;
-                    store = reopened(store.disk, &spec);
+                    store = reopened(ended(store.disk, &mut random), &spec);
                 }
             }
             let found: BTreeMap<u64, u32> = store
@@ -392,9 +394,43 @@ fn created(mut disk: SimDisk, spec: LogSpec) -> Option<Store<SimDisk>> {
     (store.log.state() == LogState::Serving).then_some(store)
 }
 
-/// Opens after a power cut, as often as it takes.
-fn reopened(disk: SimDisk, spec: &LogSpec) -> Store<SimDisk> {
-    let mut disk = disk.crash();
+/// The recovery point comes to the end of a segment, which then rolls; the power is cut before its
+/// indexes are synced. Their last time entry, zeros now, must not make it look old.
+#[test]
+fn a_segment_whose_indexes_were_lost_is_not_taken_for_old() {
+    let mut cut = 0;
+    for seed in 1..=64 {
+        let run = Run { seed, tier: Durability::Device, end: End::PowerCut };
+        let config = LogConfig { retention_ms: Some(3_600_000), ..config(run.tier) };
+        let spec = spec(Path::new(DIRECTORY), config);
+        let mut store = Store::create(run.disk(), spec.clone());
+        while store.log.segments().count() < 2 {
+            store.append(batch(1, 600, START));
+            let plan = store.log.plan(store.now).expect("a batch is staged");
+            let finished = Disk::run(&mut store.disk, plan);
+            store.log.complete(finished, store.now);
+        }
+        let end = store.log.cursors().log_end;
+        let recovery_point = Some(store.log.cursors().recovery_point);
+        cut += u64::from(recovery_point == store.log.segments().last().map(|it| it.base));
+        let how = Opening { recovery_point, ..KILLED };
+        let (mut store, _) = Store::open(store.disk.crash(), spec, how).expect("it opens");
+        store.log.retain(Timestamp(START.0 + 1));
+        store.settle();
+        let (first, cursors) = (store.log.segments().next(), store.log.cursors());
+        assert_eq!(first.map(|it| it.base), Some(Offset(0)), "seed {seed}");
+        assert_eq!((cursors.log_start, cursors.log_end), (Offset(0), end), "seed {seed}");
+    }
+    assert!(0 < cut, "the recovery point was where it should be");
+}
+
+/// The process is killed, or the power cut.
+fn ended(disk: SimDisk, random: &mut Random) -> SimDisk {
+    if random.below(2) == 0 { disk.reopen() } else { disk.crash() }
+}
+
+/// Opens as often as it takes.
+fn reopened(mut disk: SimDisk, spec: &LogSpec) -> Store<SimDisk> {
     disk.set_quota(None);
     loop {
         match PartitionLog::open(&mut disk, spec.clone(), KILLED, START) {

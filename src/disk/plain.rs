@@ -193,6 +193,10 @@ impl PlainDisk {
                 outcome(step, rustix::fs::ftruncate(self.file(*file)?, length.0))
             }
             Step::Sync { file } => outcome(step, rustix::fs::fdatasync(self.file(*file)?)),
+            Step::Forget { file } => {
+                let (file, advice) = (self.file(*file)?, rustix::fs::Advice::DontNeed);
+                outcome(step, rustix::fs::fadvise(file, 0, None, advice))
+            }
             Step::CreateDirectory { place } => {
                 outcome(step, rustix::fs::mkdir(path_of(place), Mode::from(DIRECTORY_MODE)))
             }

@@ -121,6 +121,21 @@ pub enum Step {
         /// Which file.
         file: FileId,
     },
+    /// Drops what the page cache holds of a file and is not dirty (`POSIX_FADV_DONTNEED`,
+    /// posix_fadvise(2)), so that the next read shows the device's bytes. After a failed writeback
+    /// the kernel marks pages clean that the device lacks (fsync(2)): they are dropped, too.
+    ///
+    /// - A dirty page stays, and so does one that is being written (`invalidate_mapping_pages`;
+    ///   mm/fadvise.c only begins to write them and waits for none): [`Step::Sync`] first.
+    /// - A page that somebody else refers to stays: one that is mapped, or that a splice left in a
+    ///   pipe or a socket, even of a process that is gone. The kernel doesn't say so.
+    /// - It is the whole file (length 0): a range spares the page or large folio that it cuts.
+    /// - The file's length stays: it is the inode's. Where the page cache is the file (tmpfs), and
+    ///   where there is none (DAX), nothing happens.
+    Forget {
+        /// Which file.
+        file: FileId,
+    },
     /// Gives an entry another name in the same file system, replacing what stands there.
     Rename {
         /// The present name.

@@ -195,6 +195,12 @@ fn whole_entry(
             let flags = types::FsyncFlags::DATASYNC;
             (opcode::Fsync::new(types::Fixed(fixed)).flags(flags).build(), Some(fixed))
         }
+        Step::Forget { file } => {
+            let fixed = fixed(*file, means)?;
+            // Length 0: to the end of the file.
+            let advice = libc::POSIX_FADV_DONTNEED;
+            (opcode::Fadvise::new(types::Fixed(fixed), 0, advice).build(), Some(fixed))
+        }
         Step::Close { file } => {
             let fixed = fixed(*file, means)?;
             (opcode::Close::new(types::Fixed(fixed)).build(), Some(fixed))

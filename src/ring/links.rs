@@ -70,6 +70,8 @@ impl Links {
             Step::Write { .. } | Step::Read { .. } => !self.short,
             // A short count that is within a block is judged before anything follows.
             Step::WriteDurable { .. } => true,
+            // Rare enough not to be asked about.
+            Step::Forget { .. } => true,
             // Its failure may be fine, and must then not cancel anything.
             Step::CreateDirectory { .. } | Step::Remove { .. } => true,
             Step::RemoveDirectory { .. } => true,

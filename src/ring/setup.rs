@@ -59,6 +59,7 @@ const OPERATIONS: &[(u8, &str)] = &[
     (opcode::Write::CODE, "WRITE"),
     (opcode::Read::CODE, "READ"),
     (opcode::Fsync::CODE, "FSYNC"),
+    (opcode::Fadvise::CODE, "FADVISE"),
     (opcode::OpenAt::CODE, "OPENAT"),
     (opcode::Close::CODE, "CLOSE"),
     (opcode::RenameAt::CODE, "RENAMEAT"),

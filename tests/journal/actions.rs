@@ -216,7 +216,6 @@ impl World {
             }
             // On failure it stays as it is, and is tried again.
             let resumed = log.resume(&mut self.disk, now);
-            self.has_failed_sync |= matches!(log.state(), LogState::Offline(_));
             if self.disk.is_crashed() {
                 return;
             }

@@ -98,7 +98,6 @@ impl Kind {
         let is_killed =
             !world.disk.is_crashed() && (is_closed || world.random.below(8) < self.kills);
         world.swap_disk(if is_killed { SimDisk::reopen } else { SimDisk::crash });
-        world.has_failed_sync &= is_killed;
         match (is_closed, is_killed) {
             (true, true) => End::Clean,
             (_, true) => End::Killed,
@@ -124,7 +123,6 @@ impl Kind {
             is_clean = false;
             world.counts.cut_starts += 1;
             world.swap_disk(SimDisk::crash);
-            world.has_failed_sync = false;
         }
         match world.start(is_clean) {
             Ok(report) => {

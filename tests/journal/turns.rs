@@ -1,8 +1,8 @@
 //! What a shard does: turns, plans that come back in any order, the housekeeping lane.
 
 use uringlog::disk::{Disk, Finished, Step};
+use uringlog::log::LogState;
 use uringlog::log::journal::{JournalState, Turn, Written};
-use uringlog::log::{Cause, LogState};
 
 use crate::world::{HANDS, JOURNAL_OWNER, Phase, World};
 
@@ -115,10 +115,7 @@ impl World {
         if let Some(journal) = journal {
             self.journals[journal].settled(log);
         }
-        if let Some(LogState::Offline(cause)) = completed.stopped {
-            self.counts.offline += 1;
-            self.has_failed_sync |= matches!(cause, Cause::Sync { .. });
-        }
+        self.counts.offline += u64::from(matches!(completed.stopped, Some(LogState::Offline(_))));
         self.note(slot);
         if self.slots[slot].phase == Phase::Retiring {
             self.retired(slot);

@@ -153,8 +153,6 @@ pub struct World {
     /// Plans that open the journals' files.
     pub pending_opens: Vec<Plan>,
     pub counts: Counts,
-    /// A sync has failed since the start: what the page cache holds may not be on the device.
-    pub has_failed_sync: bool,
     /// A sync was made to fail since the last check. What stood behind what was lost with it, in
     /// the next segment, may be left: a gap, though of nothing that was acknowledged.
     pub may_gap: bool,
@@ -185,7 +183,6 @@ impl World {
             slots: Vec::new(),
             pending_opens: Vec::new(),
             counts: Counts::default(),
-            has_failed_sync: false,
             may_gap: false,
             is_told: std::env::var_os("JOURNAL_SEED").is_some(),
             numbers: 0,

@@ -9,6 +9,9 @@
 //! - Unsynced names: each operation survives or not. A rename is one operation, also between
 //!   directories: never half of it.
 //!
+//! A sync that fails drops its file's unsynced changes, after it has made some of them durable:
+//! reads still see them all, until the file's cached state is forgotten.
+//!
 //! A durable write changes both states at once, whole; cut off, each of its sectors is old or new.
 //!
 //! A file's sync doesn't make its name durable. Real file systems often do; POSIX doesn't promise.
@@ -323,6 +326,18 @@ impl SimFiles {
         self.file_mut(node).lose_unsynced(random);
     }
 
+    /// Drops what a failed sync has left in the cache: reads see the durable state, and over it the
+    /// changes that a sync will still move there. The length stays: it is not in the page cache.
+    pub(crate) fn forget(&mut self, node: Node) {
+        let file = self.file_mut(node);
+        let length = file.cached.length();
+        file.cached = file.durable.clone();
+        for change in &file.unsynced {
+            change.apply(&mut file.cached);
+        }
+        file.cached.resize(length);
+    }
+
     /// Bytes that all files take, as a quota counts them.
     pub(crate) fn allocated(&self) -> u64 {
         self.files.values().map(|file| file.cached.allocated()).sum()
@@ -496,6 +511,30 @@ mod tests {
         check(50, 100, &[(50, 50)]);
         check(150, 100, &[(200, 50)]);
         check(50, 300, &[(50, 50), (200, 150)]);
+    }
+
+    #[test]
+    fn to_forget_keeps_what_is_dirty_and_the_length() {
+        let mut files = SimFiles::new(Path::new("/"));
+        let place = Place { directory: std::sync::Arc::from(Path::new("/")), name: "f".into() };
+        let node = files.open(&place, true).expect("it is made");
+        let bytes = |files: &SimFiles| files.files[&node].cached.to_vec();
+        files.write(node, 0, &[1; 100], 0);
+        files.sync(node);
+        files.write(node, 50, &[2; 100], 0);
+        files.resize(node, 120, 0);
+        files.forget(node);
+        assert_eq!(bytes(&files), [[1; 50].as_slice(), &[2; 70]].concat(), "all is still to come");
+        // Both changes get lost.
+        files.file_mut(node).unsynced.clear();
+        files.write(node, 10, &[3; 10], 0);
+        files.forget(node);
+        let expected = [[1; 10].as_slice(), &[3; 10], &[1; 80], &[0; 20]].concat();
+        assert_eq!(bytes(&files), expected, "the device's, and what is still to come");
+        files.resize(node, 60, 0);
+        files.file_mut(node).unsynced.clear();
+        files.forget(node);
+        assert_eq!(bytes(&files), [1; 60], "a lost cut is seen all the same");
     }
 
     #[test]

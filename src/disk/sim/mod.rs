@@ -283,6 +283,10 @@ impl SimDisk {
                 self.files.resize(node, length.0, self.now.0);
                 Ok(())
             }
+            Step::Forget { file } => {
+                self.files.forget(self.node(*file)?);
+                Ok(())
+            }
             Step::Rename { from, to } => self.files.rename(from, to),
             Step::Remove { place } => self.files.remove(place),
             Step::RemoveDirectory { place } => self.files.remove_directory(place),
@@ -505,7 +509,12 @@ mod tests {
             assert_eq!(disk.run(plan(1, vec![Step::Sync { file: FILE }])).result, Ok(()));
             let seen = &disk.tree(Path::new("/data")).expect("the root")[Path::new("f")];
             assert_eq!(seen.len(), 512, "reads see it");
+            assert_eq!(disk.run(plan(1, vec![Step::Forget { file: FILE }])).result, Ok(()));
+            let shown = disk.tree(Path::new("/data")).expect("the root").remove(Path::new("f"));
             let left = &disk.crash().tree(Path::new("/data")).expect("the root")[Path::new("f")];
+            let (kept, rest) = shown.as_deref().expect("it is there").split_at(left.len());
+            assert_eq!(kept, left, "forgotten, it shows what the device has");
+            assert!(rest.iter().all(|byte| *byte == 0) && kept.len() + rest.len() == 512);
             left.iter().all(|byte| *byte == 0)
         });
         let lost = lost.count();

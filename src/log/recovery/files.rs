@@ -134,11 +134,26 @@ impl Files<'_> {
         self.step(Step::Write { file, at, parts: Parts::from_iter([bytes]) })
     }
 
-    /// Makes a named file durable.
-    pub fn sync(&mut self, name: &str) -> Result<(), OpenError> {
-        let file = self.open(name)?;
-        self.step(Step::Sync { file })?;
-        self.close(file)
+    /// Makes a named file of this length durable, and lets later reads show what the device has of
+    /// it. After a failed sync the page cache shows more, and the next one says that all is well:
+    /// it finds nothing to write.
+    ///
+    /// The length is set anew. It isn't in the page cache, so no read shows that the failed sync
+    /// has lost it: what was cut off would be there again after a power cut.
+    ///
+    /// Direct reads would not depend on what the kernel drops, but not every file system has them,
+    /// and all reads here would need aligned buffers.
+    pub fn forget(&mut self, name: &str, length: ByteCount) -> Result<(), OpenError> {
+        let (file, place) = (self.new_file(), self.place(name));
+        // The sync comes first: what is dirty isn't dropped.
+        let steps = [
+            Step::Open { file, place },
+            Step::Truncate { file, length },
+            Step::Sync { file },
+            Step::Forget { file },
+            Step::Close { file },
+        ];
+        self.run(Steps::from_iter(steps)).map(drop)
     }
 
     /// Closes everything; for when recovery fails. A disk that is gone can't do that either.
@@ -213,6 +228,7 @@ fn describe(step: &Step) -> String {
         Step::Read { at, .. } => format!("read at {at}"),
         Step::Truncate { length, .. } => format!("truncate a file to {length} bytes"),
         Step::Sync { .. } => "sync a file".to_owned(),
+        Step::Forget { .. } => "drop a file from the page cache".to_owned(),
         Step::Rename { from, to } => format!("rename {} to {}", from.name, to.name),
         Step::Remove { place } => format!("remove {}", place.name),
         Step::RemoveDirectory { place } => format!("remove directory {}", place.name),

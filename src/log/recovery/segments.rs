@@ -109,9 +109,11 @@ impl Examination<'_, '_> {
         }
     }
 
-    /// Whether a sealed segment's files are known to be durable and complete, indexes included.
+    /// Whether a sealed segment's files are known to be durable and complete, indexes included. A
+    /// recovery point at its very end says that of its `.log` only: the point came there before the
+    /// segment was sealed, maybe, and the indexes were to be synced behind that.
     fn is_trusted(&self, next_base: Offset, segment: Segment) -> bool {
-        let is_durable = self.clean || next_base <= self.recovery_point;
+        let is_durable = self.clean || next_base < self.recovery_point;
         let is_sized = |length: Option<ByteCount>, entry_bytes: usize| {
             length.is_some_and(|length| length.0.is_multiple_of(u64_of(entry_bytes)))
         };
@@ -172,6 +174,10 @@ impl Examination<'_, '_> {
         seen: &mut BTreeMap<Offset, Seen>,
     ) -> Result<Option<Kept>, OpenError> {
         let name = SegmentFile::new(base, FileKind::Log).to_string();
+        let is_durable = next_base.is_some_and(|it| it <= self.recovery_point);
+        if !self.clean && !is_durable {
+            self.files.forget(&name, segment.log_bytes)?;
+        }
         let file = self.files.open(&name)?;
         let mut window = Window::new(file, segment.log_bytes);
         let existing = self.existing(base, segment)?;
@@ -293,10 +299,13 @@ impl Examination<'_, '_> {
     ) -> Result<(), OpenError> {
         let file = SegmentFile::new(base, kind);
         let name = file.to_string();
-        if length == Some(byte_count(bytes.len())) {
-            let found = self.files.read_range(&name, 0, u64_of(bytes.len()))?;
+        if let Some(length) = length.filter(|it| *it == byte_count(bytes.len())) {
+            if !self.clean {
+                self.files.forget(&name, length)?;
+            }
+            let found = self.files.read_range(&name, 0, length.0)?;
             if found == bytes {
-                return if self.clean { Ok(()) } else { self.files.sync(&name) };
+                return Ok(());
             }
         }
         let cleaned = file.with(Suffix::Cleaned).to_string();

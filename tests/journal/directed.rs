@@ -1,9 +1,11 @@
 //! Short stories, each about one rule that chance would meet too rarely.
 
-use uringlog::disk::{Disk, Lane, Place, Plan, PlanTag, Step};
-use uringlog::log::JournalError;
+use bytes::Bytes;
+use uringlog::disk::sim::SimDisk;
+use uringlog::disk::{Disk, FileId, Lane, Place, Plan, PlanTag, Step};
 use uringlog::log::journal::replay;
-use uringlog::units::ByteCount;
+use uringlog::log::{JournalError, JournalReplay};
+use uringlog::units::{ByteCount, Position};
 
 use crate::random::Random;
 use crate::world::{DIRECTORY_ID, HANDS, MAKER, Settings, World};
@@ -100,6 +102,43 @@ fn a_log_has_one_sync_under_way() {
     assert!(!log.is_settling());
 }
 
+/// A plan of nobody's.
+fn by_hand(world: &mut World, steps: impl IntoIterator<Item = Step>) {
+    let tag = PlanTag { owner: HANDS, lane: Lane::Append, number: 0 };
+    let plan = Plan { tag, steps: steps.into_iter().collect() };
+    assert_eq!(world.disk.run(plan).result, Ok(()));
+}
+
+fn replayed(world: &mut World) -> Result<JournalReplay, JournalError> {
+    replay(&mut world.disk, (MAKER, &World::root()), (DIRECTORY_ID, 1), 1)
+}
+
+/// Kafka was started on a directory that a crash had left, and has acknowledged something where the
+/// journal has something else. Whichever is longer, it is left alone.
+#[test]
+fn what_another_program_has_written_is_not_written_over() {
+    for (own, others) in [(300, 300), (300, 90), (300, 5_000)] {
+        let mut world = world();
+        world.appended(own);
+        world.swap_disk(SimDisk::reopen);
+        let batch = Bytes::copy_from_slice(world.batch(1, others).as_bytes());
+        let directory = world.slots[0].directory.clone();
+        let place = Place { directory, name: "00000000000000000000.log".into() };
+        let file = FileId { owner: HANDS, number: 1 };
+        let length = ByteCount(0);
+        let parts = [batch].into_iter().collect();
+        let steps = [
+            Step::Open { file, place },
+            Step::Truncate { file, length },
+            Step::Write { file, at: Position(0), parts },
+        ];
+        by_hand(&mut world, steps);
+        let refused = replayed(&mut world).expect_err("another batch stands there");
+        let is_it = matches!(&refused, JournalError::Foreign { offset, .. } if offset.0 == 0);
+        assert!(is_it, "{refused}");
+    }
+}
+
 #[test]
 fn a_journal_that_is_gone_is_missed_until_a_stop_in_order() {
     let remove = |world: &mut World| {
@@ -120,9 +159,7 @@ fn a_journal_that_is_gone_is_missed_until_a_stop_in_order() {
         JournalError::Missing { directory: World::root().to_path_buf(), shard: 0, shards: 1 };
     assert_eq!(replayed(&mut killed), Err(missing));
     let count = Place { directory: World::root(), name: "commit-journals".into() };
-    let tag = PlanTag { owner: HANDS, lane: Lane::Append, number: 0 };
-    let plan = Plan { tag, steps: [Step::Remove { place: count }].into_iter().collect() };
-    assert_eq!(killed.disk.run(plan).result, Ok(()));
+    by_hand(&mut killed, [Step::Remove { place: count }]);
     assert!(replayed(&mut killed).is_ok_and(|report| report.journals.is_empty()));
 
     let mut stopped = world();

@@ -116,6 +116,30 @@ fn journals_of_a_clean_directory_may_go() {
     assert_eq!(journals(&killed.launch), ["shard-0.journal", "shard-1.journal"]);
 }
 
+/// Nor does it matter what they look like.
+#[test]
+fn journals_of_a_clean_directory_may_be_damaged() {
+    for (engine, length) in ENGINES.into_iter().zip([0, 100]) {
+        let mut killed = Killed::new(engine);
+        assert!(killed.assert_serves().stop().0.status.success());
+        fs::write(killed.path(0), vec![0; length]).expect("it is ours");
+        let file = fs::File::options().write(true).open(killed.path(1)).expect("it is there");
+        file.set_len(RECORDS_START).expect("it is ours");
+        let broker = killed.assert_serves();
+        assert!(!broker.output().contains("damaged"), "{}", broker.output());
+    }
+}
+
+#[test]
+fn a_journal_in_the_place_of_another_shards_is_refused() {
+    let mut killed = Killed::new("uring");
+    let own = killed.read(1);
+    fs::copy(killed.path(0), killed.path(1)).expect("both are ours");
+    killed.assert_refused(&["shard-1.journal", "the journal of shard 0", "put it back"]);
+    fs::write(killed.path(1), own).expect("it is ours");
+    killed.assert_serves();
+}
+
 /// Whatever the settings say now.
 #[test]
 fn when_all_journals_are_gone_it_takes_a_decision_to_serve_what_is_in_the_files() {

@@ -72,6 +72,18 @@ pub enum JournalError {
         /// Who asks.
         own: DirectoryId,
     },
+    /// It was copied over from its neighbour.
+    #[error(
+        "{}: it is the journal of shard {found} by what it begins with. Its own may hold records \
+         that were acknowledged and are nowhere else: put it back. To do without them, move the \
+         file and {COUNT} away", .path.display()
+    )]
+    OtherShard {
+        /// The journal.
+        path: PathBuf,
+        /// Whose it is.
+        found: u32,
+    },
     /// Shards that had a journal have none now.
     #[error(
         "{}: shard-{shard}.journal is missing, there were {shards} journals; it may hold records \

@@ -161,19 +161,25 @@ struct Run {
     nonce: u64,
 }
 
-/// All journals in the order of their shards: numbers and lengths, superblocks.
-type Found = (Vec<(u32, ByteCount)>, Vec<Superblock>);
+/// All journals, in the order of their shards.
+struct Found {
+    /// What they begin with, and how long the files are.
+    journals: Vec<(Superblock, ByteCount)>,
+    /// Whether they may hold what is nowhere else. If not, the last stop was in order, or somebody
+    /// has decided to do without them.
+    is_counted: bool,
+}
 
 impl Run {
     fn all(&self, files: &mut Files<'_>) -> Result<JournalReplay, JournalError> {
         let failed = |error| JournalError::disk(&self.root, error);
-        let (shards, journals) = self.found(files)?;
+        let found = self.found(files)?;
         let mut report = JournalReplay::default();
-        for (superblock, (shard, length)) in journals.iter().zip(&shards) {
-            let loaded = self.load(files, *superblock, (*shard, *length))?;
-            report.journals.push(self.one(files, *shard, &loaded)?);
+        for journal in &found.journals {
+            let loaded = self.load(files, *journal, found.is_counted)?;
+            report.journals.push(self.one(files, &loaded)?);
         }
-        self.clear(files, &journals, &report).map_err(failed)?;
+        self.clear(files, &found.journals, &report).map_err(failed)?;
         Ok(report)
     }
 
@@ -182,10 +188,10 @@ impl Run {
     fn clear(
         &self,
         files: &mut Files<'_>,
-        journals: &[Superblock],
+        journals: &[(Superblock, ByteCount)],
         report: &JournalReplay,
     ) -> Result<(), OpenError> {
-        for (superblock, one) in journals.iter().zip(&report.journals) {
+        for ((superblock, _), one) in journals.iter().zip(&report.journals) {
             if one.damaged.is_none() {
                 self.empty(files, *superblock)?;
             }
@@ -212,30 +218,35 @@ impl Run {
             .filter_map(|entry| Some((shard_of(&entry.name)?, entry.length)))
             .collect();
         shards.sort_unstable();
-        let mut journals = Vec::new();
-        for (shard, length) in &shards {
-            journals.push(self.head(files, *shard, *length)?);
-        }
-        let is_there = |shard: &u32| shards.iter().any(|(it, _)| it == shard);
-        let count = match listed.iter().find(|entry| entry.name == journal_count::FILE_NAME) {
+        let counted = listed.iter().find(|entry| entry.name == journal_count::FILE_NAME);
+        let count = match counted {
             Some(entry) => self.count(files, entry.length)?,
             None => 0,
         };
-        match (0..count).find(|shard| !is_there(shard)) {
-            None => Ok((shards, journals)),
-            Some(shard) => {
-                let directory = self.root.to_path_buf();
-                Err(JournalError::Missing { directory, shard, shards: count })
+        let is_there = |shard: &u32| shards.iter().any(|(it, _)| it == shard);
+        if let Some(shard) = (0..count).find(|shard| !is_there(shard)) {
+            let directory = self.root.to_path_buf();
+            return Err(JournalError::Missing { directory, shard, shards: count });
+        }
+        let mut found = Found { journals: Vec::new(), is_counted: counted.is_some() };
+        for (shard, length) in shards {
+            match self.head(files, shard, length) {
+                Ok(superblock) => found.journals.push((superblock, length)),
+                // Nothing says that it holds anything.
+                Err(JournalError::Superblock { error, .. })
+                    if !found.is_counted && !matches!(error, SuperblockError::Version(_)) => {}
+                Err(error) => return Err(error),
             }
         }
+        Ok(found)
     }
 
     fn is_empty(&self, files: &mut Files<'_>) -> Result<bool, JournalError> {
-        let (shards, journals) = self.found(files)?;
-        for (superblock, place) in journals.iter().zip(shards) {
-            let loaded = self.load(files, *superblock, place)?;
-            let found = usable(&loaded);
-            if !found.records.is_empty() || found.damaged.is_some() {
+        let found = self.found(files)?;
+        for journal in found.journals {
+            let loaded = self.load(files, journal, found.is_counted)?;
+            let usable = usable(&loaded);
+            if !usable.records.is_empty() || usable.damaged.is_some() {
                 return Ok(false);
             }
         }
@@ -247,11 +258,12 @@ impl Run {
     fn load(
         &self,
         files: &mut Files<'_>,
-        superblock: Superblock,
-        place: (u32, ByteCount),
+        (superblock, length): (Superblock, ByteCount),
+        is_counted: bool,
     ) -> Result<Loaded, JournalError> {
-        let loaded = load(files, superblock, place);
-        let loaded = loaded.map_err(|error| JournalError::disk(&self.root, error))?;
+        let loaded = load(files, superblock, length);
+        let mut loaded = loaded.map_err(|error| JournalError::disk(&self.root, error))?;
+        loaded.is_cut &= is_counted;
         let blocks = loaded.bytes.chunks(BLOCK_BYTES).enumerate();
         let starts = blocks.map(|(number, _)| &loaded.bytes[number * BLOCK_BYTES..]);
         let is_newer = |at: Generation| superblock.generation.number < at.number;
@@ -280,6 +292,9 @@ impl Run {
             let (found, own) = (superblock.directory, self.directory);
             return Err(JournalError::OtherDirectory { path, found, own });
         }
+        if superblock.shard != shard {
+            return Err(JournalError::OtherShard { path, found: superblock.shard });
+        }
         Ok(superblock)
     }
 
@@ -291,16 +306,11 @@ impl Run {
         journal_count::parse(&bytes).ok_or_else(|| JournalError::Count(self.root.join(name)))
     }
 
-    fn one(
-        &self,
-        files: &mut Files<'_>,
-        shard: u32,
-        loaded: &Loaded,
-    ) -> Result<Replayed, JournalError> {
+    fn one(&self, files: &mut Files<'_>, loaded: &Loaded) -> Result<Replayed, JournalError> {
         let failed = |error| JournalError::disk(&self.root, error);
         let usable = usable(loaded);
         let mut report = Replayed {
-            shard,
+            shard: loaded.superblock.shard,
             records: u64_of(usable.records.len()),
             written: ByteCount(0),
             present: ByteCount(0),

@@ -165,7 +165,7 @@ impl Partition {
         let mut whole = BytesMut::with_capacity(usize_of(piece.bytes));
         for data in piece.entries {
             let old = &found[whole.len().min(found.len())..];
-            self.compare(&old[..old.len().min(data.bytes.len())], data, report)?;
+            self.compare(files, log, (old, data), report)?;
             whole.extend_from_slice(data.bytes);
         }
         files.write(log.file, at, whole.freeze()).map_err(failed)?;
@@ -173,51 +173,60 @@ impl Partition {
         Ok(())
     }
 
-    /// What stands in the place of an entry, as far as the file goes.
+    /// What stands in the place of an entry, and behind it as far as the piece goes.
     fn compare(
         &self,
-        found: &[u8],
-        data: &Data<'_>,
+        files: &mut Files<'_>,
+        log: &OpenLog,
+        (found, data): (&[u8], &Data<'_>),
         report: &mut Replayed,
     ) -> Result<(), JournalError> {
-        if let Some(offset) = foreign_batch(found, data.bytes) {
-            let (path, partition) = (self.journal.clone(), self.directory.to_path_buf());
-            return Err(JournalError::Foreign { path, partition, offset });
-        }
         let bytes = ByteCount(u64_of(data.bytes.len()));
-        match found == data.bytes {
-            true => report.present += bytes,
-            false => report.written += bytes,
+        if found.get(..data.bytes.len()) == Some(data.bytes) {
+            report.present += bytes;
+            return Ok(());
         }
+        let end = Position(log.length.saturating_sub(data.at.0));
+        if let Some((at, other)) = other_batch(found, data.bytes, end) {
+            // It may be longer than what has its place here.
+            let batch = BytesMut::zeroed(usize_of(other.size.0));
+            let batch = files.read(log.file, data.at + ByteCount(u64_of(at)), batch);
+            let batch = batch.map_err(|error| JournalError::disk(&self.directory, error))?;
+            if batch::check_crc(&other, &batch).is_ok() {
+                let (path, partition) = (self.journal.clone(), self.directory.to_path_buf());
+                let offset = other.base().unwrap_or(data.first);
+                return Err(JournalError::Foreign { path, partition, offset });
+            }
+        }
+        report.written += bytes;
         Ok(())
     }
 }
 
-/// The first batch of `found` that is whole and another than the one that stands in `wanted` at
-/// that place. A power cut leaves zeros, old bytes or torn ones there, never a whole batch of
-/// another writer. The checksum doesn't cover the first bytes, the offset among them: with the same
-/// checksum it is our own batch, torn there.
-fn foreign_batch(found: &[u8], wanted: &[u8]) -> Option<Offset> {
+/// The header of another batch than the one that stands in `wanted` at that place, and where it
+/// begins: of the first batch that differs, if there is one. It is another program's if the whole
+/// batch is right: a power cut leaves zeros, old bytes or torn ones there. The checksum doesn't
+/// cover the first bytes, the offset among them: with the same checksum it is our own batch, torn
+/// there. `end` is where the file ends.
+fn other_batch(found: &[u8], wanted: &[u8], end: Position) -> Option<(usize, BatchHeader)> {
     let mut at = 0;
-    while let Some(header) = batch_at(wanted, at) {
-        let end = at + usize_of(header.size.0);
-        let is_same = found.get(at..end).is_some_and(|it| it == &wanted[at..end]);
+    while let Some(header) = header_at(wanted, at, Position(u64_of(wanted.len()))) {
+        let next = at + usize_of(header.size.0);
+        let is_same = found.get(at..next).is_some_and(|it| it == &wanted[at..next]);
         if !is_same {
-            let other = batch_at(found, at)?;
-            let batch = &found[at..at + usize_of(other.size.0)];
-            let is_whole = other.crc != header.crc && batch::check_crc(&other, batch).is_ok();
-            return is_whole.then(|| other.base()).flatten();
+            let other = header_at(found, at, end)?;
+            return (other.crc != header.crc).then_some((at, other));
         }
-        at = end;
+        at = next;
     }
     None
 }
 
-/// The header at `at`, if all of its batch is there.
-fn batch_at(bytes: &[u8], at: usize) -> Option<BatchHeader> {
-    let rest = bytes.get(at..).filter(|rest| HEADER_BYTES <= rest.len())?;
-    let end = Position(u64_of(rest.len()));
-    match scan::header_at(scan::Window { bytes: rest, at: Position(0) }, Position(0), end) {
+/// The header at `at`, if all of it is there and the batch ends before `end`.
+fn header_at(bytes: &[u8], at: usize, end: Position) -> Option<BatchHeader> {
+    let window = scan::Window { bytes, at: Position(0) };
+    bytes.get(at..).filter(|rest| HEADER_BYTES <= rest.len())?;
+    match scan::header_at(window, Position(u64_of(at)), end) {
         Scan::Batch { header, .. } => Some(header),
         Scan::End | Scan::Invalid(_) | Scan::NeedMore { .. } => None,
     }

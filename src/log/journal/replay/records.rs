@@ -38,9 +38,9 @@ pub(super) struct Usable<'a> {
 pub(super) fn load(
     files: &mut Files<'_>,
     superblock: Superblock,
-    (shard, length): (u32, ByteCount),
+    length: ByteCount,
 ) -> Result<Loaded, OpenError> {
-    let name = file_name(shard);
+    let name = file_name(superblock.shard);
     let wanted = superblock.length.0.min(length.0);
     let file = files.open(&name)?;
     let mut bytes = Vec::with_capacity(usize_of(wanted));

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use uringlog::disk::sim::SimDisk;
-use uringlog::disk::{Disk, FileId, Lane, Place, Plan, PlanTag, Step};
-use uringlog::log::journal::replay;
+use uringlog::disk::{
+    Disk, DiskError, FileId, Finished, Lane, Place, Plan, PlanTag, Step, StepFailure,
+};
+use uringlog::log::journal::{Turn, replay};
 use uringlog::log::{JournalError, JournalReplay};
 use uringlog::units::{ByteCount, Position};
 
@@ -12,18 +14,24 @@ use crate::world::{DIRECTORY_ID, HANDS, MAKER, Settings, World};
 
 const SMALL_BYTES: usize = 300;
 
-/// One partition and one journal, nothing random about the sizes.
 fn world() -> World {
+    world_of(1)
+}
+
+/// Partitions with one journal, nothing random about the sizes.
+fn world_of(partitions: u32) -> World {
     let mut random = Random::new(0);
     let mut settings = Settings::of(0, &mut random);
-    settings.partitions = 1;
+    settings.partitions = partitions;
     settings.shards = 1;
     settings.journal_bytes = ByteCount(4096 * (2 + 24));
     settings.plan_bytes_max = ByteCount(4_000);
     settings.config.segment_bytes = ByteCount(1 << 20);
     let mut world = World::new(settings, random);
     world.start(false).expect("nothing is wrong yet");
-    world.create(0);
+    for slot in 0..world.slots.len() {
+        world.create(slot);
+    }
     world
 }
 
@@ -167,4 +175,63 @@ fn a_journal_that_is_gone_is_missed_until_a_stop_in_order() {
     assert!(stopped.stop());
     remove(&mut stopped);
     assert!(replayed(&mut stopped).is_ok_and(|report| report.journals.is_empty()));
+}
+
+/// Ends the turn's record with the disk's outcome; false when there is none.
+fn seal(world: &mut World) -> bool {
+    let Some(plan) = world.journals[0].seal() else { return false };
+    let finished = world.disk.run(plan);
+    world.journals[0].finish(finished);
+    true
+}
+
+/// Plans an append, and says whether the journal took it.
+fn recorded(world: &mut World, slot: usize) -> Option<Plan> {
+    let batch = world.batch(1, 100);
+    world.append(slot, batch);
+    let (now, log) = (world.now, world.slots[slot].log.as_mut().expect("it was opened"));
+    let Turn::Plan(plan) = world.journals[0].plan(log, now) else { panic!("nothing waits") };
+    log.is_recorded().then_some(plan)
+}
+
+/// Several partitions want something taken back when the journal is full. The voids must not take
+/// the last block: the record that gives space back needs it.
+#[test]
+fn voids_leave_room_for_the_record_that_gives_space_back() {
+    const SLOW: std::ops::Range<usize> = 1..8;
+    let mut world = world_of(8);
+    for slot in 0..8 {
+        let batch = world.batch(1, 100);
+        world.append(slot, batch);
+        world.rest();
+    }
+    let slow: Vec<Plan> = SLOW.map(|slot| recorded(&mut world, slot).expect("room")).collect();
+    assert!(seal(&mut world));
+    for slot in SLOW {
+        world.slots[slot].log.as_mut().expect("it was opened").record_over(true);
+    }
+    // Another one fills the journal, and no sync is over meanwhile.
+    while let Some(plan) = recorded(&mut world, 0) {
+        let (now, finished) = (world.now, world.disk.run(plan));
+        world.slots[0].log.as_mut().expect("it was opened").complete(finished, now);
+        assert!(seal(&mut world));
+        world.slots[0].log.as_mut().expect("it was opened").record_over(true);
+    }
+    for (slot, plan) in SLOW.zip(slow) {
+        let result = Err(StepFailure { step: 0, partial: false, error: DiskError::NoSpace });
+        let (now, log) = (world.now, world.slots[slot].log.as_mut().expect("it was opened"));
+        log.complete(Finished { plan, result }, now);
+        if world.journals[0].take_back(log) {
+            assert!(seal(&mut world));
+            world.slots[slot].log.as_mut().expect("it was opened").void_over(true);
+        }
+    }
+    // Now everything is synced.
+    for slot in 0..8 {
+        let owner = world.slots[slot].number;
+        world.journals[0].forget(owner);
+    }
+    assert!(world.journals[0].wants_seal());
+    assert!(seal(&mut world), "no record can be written any more");
+    assert!(world.used() <= 4096);
 }

@@ -44,6 +44,21 @@ pub enum JournalError {
         /// What the disk said.
         error: DiskError,
     },
+    /// An entry can't be put in its place.
+    #[error(
+        "{}: {what}: {error}; what goes there is in {} still: when the cause is gone, start again",
+        .log.display(), .journal.display()
+    )]
+    Replay {
+        /// The journal.
+        journal: PathBuf,
+        /// The segment, or its directory.
+        log: PathBuf,
+        /// The step that failed.
+        what: String,
+        /// What the disk said.
+        error: DiskError,
+    },
     /// A file with a journal's name is none, or of another version.
     #[error(
         "{}: {error}; it may hold records that were acknowledged and are nowhere else. Start the \
@@ -122,12 +137,35 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    pub(super) fn disk(directory: &Path, error: OpenError) -> JournalError {
-        let directory = directory.to_owned();
-        match error {
-            OpenError::Disk { what, error } => JournalError::Disk { directory, what, error },
-            other => unreachable!("plain file work fails no other way: {other}"),
+    /// Whether a file can't be read as the journal that its name says, in this version's form.
+    pub(super) fn is_no_journal(&self) -> bool {
+        match self {
+            JournalError::Superblock { error, .. } => !matches!(error, SuperblockError::Version(_)),
+            JournalError::OtherShard { .. } => true,
+            JournalError::Disk { .. }
+            | JournalError::Replay { .. }
+            | JournalError::OtherDirectory { .. }
+            | JournalError::Missing { .. }
+            | JournalError::Count(_)
+            | JournalError::Foreign { .. } => false,
         }
+    }
+
+    pub(super) fn disk(directory: &Path, error: OpenError) -> JournalError {
+        let (directory, (what, error)) = (directory.to_owned(), cause(error));
+        JournalError::Disk { directory, what, error }
+    }
+
+    pub(super) fn replay(journal: &Path, log: &Path, error: OpenError) -> JournalError {
+        let (what, error) = cause(error);
+        JournalError::Replay { journal: journal.to_owned(), log: log.to_owned(), what, error }
+    }
+}
+
+fn cause(error: OpenError) -> (String, DiskError) {
+    match error {
+        OpenError::Disk { what, error } => (what, error),
+        other => unreachable!("plain file work fails no other way: {other}"),
     }
 }
 

@@ -289,7 +289,10 @@ impl Journal {
         if !is_free || self.record_bytes_max < padded {
             return false;
         }
-        let Some(at) = self.circle.place(u64_of(padded), 0) else { return false };
+        // The last block is for the record that gives space back.
+        let Some(at) = self.circle.place(u64_of(padded), u64_of(BLOCK_BYTES)) else {
+            return false;
+        };
         self.building.at = at;
         let memory = self.buffer.as_mut().expect("no write is under way").memory_mut();
         self.building.builder.void(memory, void);

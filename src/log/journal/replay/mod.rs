@@ -24,7 +24,7 @@ use crate::format::properties::DirectoryId;
 use crate::log::recovery::OpenError;
 use crate::log::recovery::files::Files;
 use crate::units::{ByteCount, Offset, u64_of};
-use place::{Partition, partitions};
+use place::{Partition, Written, partitions};
 use records::{Loaded, live_entries, load, usable};
 
 /// Holes that a report names one by one.
@@ -45,11 +45,14 @@ pub struct Replayed {
     pub voided: u64,
     /// Entries whose partition or segment was deleted.
     pub deleted: u64,
-    /// Entries that don't fit their segment: directory and first offset. They are lost.
+    /// Entries that don't fit their segment: directory and first offset. They were not put in
+    /// place.
     pub holes: Vec<(PathBuf, Offset)>,
     /// First record that is damaged, when one is: it and all behind it were not put in place, but
-    /// what they take back was. The journal was kept under this name.
-    pub damaged: Option<(u64, String)>,
+    /// what they take back was.
+    pub damaged: Option<u64>,
+    /// The name under which the journal was kept, when not all of it could be used.
+    pub kept: Option<String>,
 }
 
 /// What the replay of a directory did.
@@ -62,7 +65,7 @@ pub struct JournalReplay {
 impl JournalReplay {
     /// Whether something that was acknowledged may be missing.
     pub fn is_lossy(&self) -> bool {
-        self.journals.iter().any(|it| it.damaged.is_some() || !it.holes.is_empty())
+        self.journals.iter().any(|it| it.kept.is_some())
     }
 
     /// Whether any journal had records.
@@ -91,9 +94,12 @@ impl fmt::Display for JournalReplay {
             if let more @ 1.. = it.holes.len().saturating_sub(HOLES_NAMED_MAX) {
                 write!(f, ", and {more} more places like these")?;
             }
-            if let Some((record, kept)) = &it.damaged {
-                write!(f, ", damaged from record {record} on (kept as {kept}): what ")?;
-                write!(f, "was acknowledged last may be missing")?;
+            if let Some(record) = &it.damaged {
+                write!(f, ", damaged from record {record} on: what was acknowledged last may be ")?;
+                write!(f, "missing")?;
+            }
+            if let Some(kept) = &it.kept {
+                write!(f, "; the journal is kept as {kept}")?;
             }
         }
         Ok(())
@@ -165,6 +171,8 @@ struct Run {
 struct Found {
     /// What they begin with, and how long the files are.
     journals: Vec<(Superblock, ByteCount)>,
+    /// Files with a journal's name that are none, and that hold nothing by all that is known.
+    others: Vec<String>,
     /// Whether they may hold what is nowhere else. If not, the last stop was in order, or somebody
     /// has decided to do without them.
     is_counted: bool,
@@ -179,27 +187,30 @@ impl Run {
             let loaded = self.load(files, *journal, found.is_counted)?;
             report.journals.push(self.one(files, &loaded)?);
         }
-        self.clear(files, &found.journals, &report).map_err(failed)?;
+        self.clear(files, &found, &report).map_err(failed)?;
         Ok(report)
     }
 
-    /// Everything is in place and durable: journals begin anew, and may go from then on. A damaged
-    /// one is moved away when the others are done with.
+    /// Everything is in place and durable: journals begin anew, and may go from then on. One that
+    /// is kept is moved away when the others are done with.
     fn clear(
         &self,
         files: &mut Files<'_>,
-        journals: &[(Superblock, ByteCount)],
+        found: &Found,
         report: &JournalReplay,
     ) -> Result<(), OpenError> {
-        for ((superblock, _), one) in journals.iter().zip(&report.journals) {
-            if one.damaged.is_none() {
+        for ((superblock, _), one) in found.journals.iter().zip(&report.journals) {
+            if one.kept.is_none() {
                 self.empty(files, *superblock)?;
             }
         }
         forget_count(files)?;
+        for name in &found.others {
+            files.rename(name, &format!("{name}.damaged-0"))?;
+        }
         for one in &report.journals {
-            match &one.damaged {
-                Some((_, kept)) => {
+            match &one.kept {
+                Some(kept) => {
                     files.rename(&file_name(one.shard), kept)?;
                     files.sync_directory()?;
                 }
@@ -228,13 +239,14 @@ impl Run {
             let directory = self.root.to_path_buf();
             return Err(JournalError::Missing { directory, shard, shards: count });
         }
-        let mut found = Found { journals: Vec::new(), is_counted: counted.is_some() };
+        let is_counted = counted.is_some();
+        let mut found = Found { journals: Vec::new(), others: Vec::new(), is_counted };
         for (shard, length) in shards {
             match self.head(files, shard, length) {
                 Ok(superblock) => found.journals.push((superblock, length)),
-                // Nothing says that it holds anything.
-                Err(JournalError::Superblock { error, .. })
-                    if !found.is_counted && !matches!(error, SuperblockError::Version(_)) => {}
+                Err(error) if !is_counted && error.is_no_journal() => {
+                    found.others.push(file_name(shard));
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -317,23 +329,25 @@ impl Run {
             voided: 0,
             deleted: 0,
             holes: Vec::new(),
-            damaged: None,
+            damaged: usable.damaged,
+            kept: None,
         };
         let (mut entries, voided) = live_entries(&usable);
         report.voided = voided;
         if !entries.is_empty() {
+            let mut written = Written::new(self.root.join(&loaded.name));
             for (name, directory) in partitions(files, &self.root).map_err(failed)? {
                 let Some(entries) = entries.remove(&name) else { continue };
-                let journal = self.root.join(&loaded.name);
-                let place = Partition { journal, directory: directory.into() };
-                place.apply(files, &entries, &mut report)?;
+                let place = Partition { directory: directory.into() };
+                place.apply(files, &entries, (&mut report, &mut written))?;
             }
+            written.sync(files)?;
         }
         report.deleted += entries.values().map(|it| u64_of(it.len())).sum::<u64>();
         // Kept for whoever wants to look.
         let number = loaded.superblock.generation.number;
-        let kept = |record| (record, format!("{}.damaged-{number}", loaded.name));
-        report.damaged = usable.damaged.map(kept);
+        let is_used_up = report.damaged.is_none() && report.holes.is_empty();
+        report.kept = (!is_used_up).then(|| format!("{}.damaged-{number}", loaded.name));
         Ok(report)
     }
 

@@ -1,6 +1,6 @@
 //! Where entries go: the segments of the partitions that are in use.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, btree_map};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ use crate::units::{ByteCount, Offset, Position, u64_of, usize_of};
 
 /// Longest piece that is read and written at a time, but for a single entry.
 const PIECE_BYTES_MAX: u64 = 1 << 20;
+/// How many files are written before they are synced.
+const OPEN_LOGS_MAX: usize = 256;
 
 /// The partitions in use, by topic id and number.
 pub(super) fn partitions(
@@ -53,16 +55,39 @@ fn topic_id(files: &mut Files<'_>) -> Result<Option<crate::units::TopicId>, Open
     Ok(partition_metadata::parse(&bytes).ok())
 }
 
-/// A partition's directory, and the journal whose entries go there.
+/// A partition's directory.
 pub(super) struct Partition {
-    pub journal: PathBuf,
     pub directory: Arc<Path>,
 }
 
 /// A `.log` that entries go to.
 struct OpenLog {
+    path: PathBuf,
     file: FileId,
     length: u64,
+}
+
+/// Files that were written to, to be synced. Many are written before the first is synced: where a
+/// sync commits a transaction of the file system, that one brings most of the others along.
+pub(super) struct Written {
+    /// Whose entries they have.
+    journal: PathBuf,
+    logs: Vec<OpenLog>,
+}
+
+impl Written {
+    pub fn new(journal: PathBuf) -> Written {
+        Written { journal, logs: Vec::new() }
+    }
+
+    pub fn sync(&mut self, files: &mut Files<'_>) -> Result<(), JournalError> {
+        for log in self.logs.drain(..) {
+            let synced = files.step(Step::Sync { file: log.file });
+            let closed = synced.and_then(|()| files.close(log.file));
+            closed.map_err(|error| JournalError::replay(&self.journal, &log.path, error))?;
+        }
+        Ok(())
+    }
 }
 
 /// Entries that stand one behind the other in one segment: read and written in one go.
@@ -94,25 +119,27 @@ fn pieces<'e, 'a>(entries: &'e [Data<'a>]) -> Vec<Piece<'e, 'a>> {
 }
 
 impl Partition {
+    /// Puts entries where they belong. Their files are synced with others, later.
     pub fn apply(
         &self,
         files: &mut Files<'_>,
         entries: &[Data<'_>],
-        report: &mut Replayed,
+        (report, written): (&mut Replayed, &mut Written),
     ) -> Result<(), JournalError> {
         let root = std::mem::replace(&mut files.directory, self.directory.clone());
-        let applied = self.apply_here(files, entries, report);
+        let put = self.put_all(files, entries, (report, &written.journal));
         files.directory = root;
-        applied
+        written.logs.extend(put?);
+        if written.logs.len() < OPEN_LOGS_MAX { Ok(()) } else { written.sync(files) }
     }
 
-    fn apply_here(
+    fn put_all(
         &self,
         files: &mut Files<'_>,
         entries: &[Data<'_>],
-        report: &mut Replayed,
-    ) -> Result<(), JournalError> {
-        let failed = |error| JournalError::disk(&self.directory, error);
+        (report, journal): (&mut Replayed, &Path),
+    ) -> Result<Vec<OpenLog>, JournalError> {
+        let failed = |error| JournalError::replay(journal, &self.directory, error);
         let listed = files.list().map_err(failed)?;
         let lengths: HashMap<&str, u64> =
             listed.iter().map(|entry| (entry.name.as_str(), entry.length.0)).collect();
@@ -122,24 +149,20 @@ impl Partition {
             let name = SegmentFile::new(segment, FileKind::Log).to_string();
             let known = lengths.get(name.as_str()).copied();
             let log = match open.entry(segment) {
-                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-                std::collections::btree_map::Entry::Vacant(entry) => {
+                btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                btree_map::Entry::Vacant(entry) => {
                     // Its name was durable before it was named here.
                     let Some(length) = known else {
                         report.deleted += u64_of(piece.entries.len());
                         continue;
                     };
-                    let file = files.open(&name).map_err(failed)?;
-                    entry.insert(OpenLog { file, length })
+                    let (path, file) = (self.directory.join(&name), files.open(&name));
+                    entry.insert(OpenLog { path, file: file.map_err(failed)?, length })
                 }
             };
-            self.put(files, log, &piece, report)?;
+            self.put(files, log, &piece, (report, journal))?;
         }
-        for log in open.values() {
-            files.step(Step::Sync { file: log.file }).map_err(failed)?;
-            files.close(log.file).map_err(failed)?;
-        }
-        Ok(())
+        Ok(open.into_values().collect())
     }
 
     fn put(
@@ -147,9 +170,8 @@ impl Partition {
         files: &mut Files<'_>,
         log: &mut OpenLog,
         piece: &Piece<'_, '_>,
-        report: &mut Replayed,
+        (report, journal): (&mut Replayed, &Path),
     ) -> Result<(), JournalError> {
-        let failed = |error| JournalError::disk(&self.directory, error);
         let Data { at, first, .. } = piece.entries[0];
         if log.length < at.0 {
             report.holes.push((self.directory.to_path_buf(), first));
@@ -158,48 +180,49 @@ impl Partition {
         let have = (log.length - at.0).min(piece.bytes);
         let mut found = BytesMut::zeroed(usize_of(have));
         if 0 < have {
-            found = files.read(log.file, at, found).map_err(failed)?;
+            let read = files.read(log.file, at, found);
+            found = read.map_err(|error| JournalError::replay(journal, &log.path, error))?;
         }
         // Written again even where it is there: after a failed sync the page cache shows what the
         // device may lack, and no later sync would bring it there.
         let mut whole = BytesMut::with_capacity(usize_of(piece.bytes));
         for data in piece.entries {
             let old = &found[whole.len().min(found.len())..];
-            self.compare(files, log, (old, data), report)?;
+            let other = log.other_batch(files, (old, data));
+            let other = other.map_err(|error| JournalError::replay(journal, &log.path, error))?;
+            if let Some(offset) = other {
+                let (path, partition) = (journal.to_path_buf(), self.directory.to_path_buf());
+                return Err(JournalError::Foreign { path, partition, offset });
+            }
+            let bytes = ByteCount(u64_of(data.bytes.len()));
+            match old.get(..data.bytes.len()) == Some(data.bytes) {
+                true => report.present += bytes,
+                false => report.written += bytes,
+            }
             whole.extend_from_slice(data.bytes);
         }
-        files.write(log.file, at, whole.freeze()).map_err(failed)?;
+        let put = files.write(log.file, at, whole.freeze());
+        put.map_err(|error| JournalError::replay(journal, &log.path, error))?;
         log.length = log.length.max(at.0 + piece.bytes);
         Ok(())
     }
+}
 
-    /// What stands in the place of an entry, and behind it as far as the piece goes.
-    fn compare(
+impl OpenLog {
+    /// Offset of another program's batch in the place of an entry; `found` is what stands there,
+    /// and behind it as far as the piece goes.
+    fn other_batch(
         &self,
         files: &mut Files<'_>,
-        log: &OpenLog,
         (found, data): (&[u8], &Data<'_>),
-        report: &mut Replayed,
-    ) -> Result<(), JournalError> {
-        let bytes = ByteCount(u64_of(data.bytes.len()));
-        if found.get(..data.bytes.len()) == Some(data.bytes) {
-            report.present += bytes;
-            return Ok(());
-        }
-        let end = Position(log.length.saturating_sub(data.at.0));
-        if let Some((at, other)) = other_batch(found, data.bytes, end) {
-            // It may be longer than what has its place here.
-            let batch = BytesMut::zeroed(usize_of(other.size.0));
-            let batch = files.read(log.file, data.at + ByteCount(u64_of(at)), batch);
-            let batch = batch.map_err(|error| JournalError::disk(&self.directory, error))?;
-            if batch::check_crc(&other, &batch).is_ok() {
-                let (path, partition) = (self.journal.clone(), self.directory.to_path_buf());
-                let offset = other.base().unwrap_or(data.first);
-                return Err(JournalError::Foreign { path, partition, offset });
-            }
-        }
-        report.written += bytes;
-        Ok(())
+    ) -> Result<Option<Offset>, OpenError> {
+        let end = Position(self.length.saturating_sub(data.at.0));
+        let Some((at, other)) = other_header(found, data.bytes, end) else { return Ok(None) };
+        // It may be longer than what has its place here.
+        let batch = BytesMut::zeroed(usize_of(other.size.0));
+        let batch = files.read(self.file, data.at + ByteCount(u64_of(at)), batch)?;
+        let is_whole = batch::check_crc(&other, &batch).is_ok();
+        Ok(is_whole.then(|| other.base().unwrap_or(data.first)))
     }
 }
 
@@ -208,7 +231,7 @@ impl Partition {
 /// batch is right: a power cut leaves zeros, old bytes or torn ones there. The checksum doesn't
 /// cover the first bytes, the offset among them: with the same checksum it is our own batch, torn
 /// there. `end` is where the file ends.
-fn other_batch(found: &[u8], wanted: &[u8], end: Position) -> Option<(usize, BatchHeader)> {
+fn other_header(found: &[u8], wanted: &[u8], end: Position) -> Option<(usize, BatchHeader)> {
     let mut at = 0;
     while let Some(header) = header_at(wanted, at, Position(u64_of(wanted.len()))) {
         let next = at + usize_of(header.size.0);

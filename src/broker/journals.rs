@@ -1,9 +1,12 @@
 //! The commit journals at the start: what the last run left in them is put in place before anything
 //! else reads the directory.
 
+use std::collections::BTreeMap;
+
+use crate::broker::config::TopicConfigs;
 use crate::broker::directory::DataDirectory;
 use crate::broker::server::{ServerOptions, StartError};
-use crate::log::JournalReplay;
+use crate::log::{Durability, JournalReplay};
 use crate::shard::JournalFile;
 use crate::shard::journals::{prepare_journals, probe_line, remove_journals, replay_journals};
 
@@ -49,16 +52,20 @@ pub(crate) fn journals(
     let shards = u32::try_from(options.shards).expect("shards are at most SHARDS_MAX");
     let replayed = replayed(directory, options.shards)?;
     let were_empty = replayed.is_uneventful();
+    let tier = match TopicConfigs::new(&options.config).resolve(&BTreeMap::new()).durability() {
+        Durability::Device => "durability:",
+        Durability::PageCache => "durability: the page cache; in the device tier",
+    };
     match prepare_journals(root, (id, shards), options.config.journal) {
         Ok((files, probed)) => {
-            let line = probe_line(&files, probed);
+            let line = format!("{tier} {}", probe_line(&files, probed));
             Ok(Journals { were_empty, files, line })
         }
         Err(reason) => {
             if let Err(error) = remove_journals(root, id) {
                 tracing::warn!("{}: empty journals can't be removed: {error}", root.display());
             }
-            let line = format!("durability: each plan syncs its own file; no journal: {reason}");
+            let line = format!("{tier} each plan syncs its own file; no journal: {reason}");
             Ok(Journals { were_empty, files: Vec::new(), line })
         }
     }

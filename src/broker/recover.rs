@@ -62,6 +62,16 @@ pub enum Recovery {
     },
 }
 
+impl Recovery {
+    /// Whether something that was stored could not be kept. A torn tail alone is what nobody was
+    /// told to be stored.
+    pub fn is_lossy(&self) -> bool {
+        let Recovery::Done { journals, partitions } = self else { return false };
+        let has_lost = |(_, it): &Opened| !(it.damages.is_empty() && it.gaps.is_empty());
+        journals.is_lossy() || partitions.iter().any(has_lost)
+    }
+}
+
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Recovery::Done { journals, partitions } = self else {
@@ -74,11 +84,8 @@ impl fmt::Display for Recovery {
         for ((topic, partition), report) in partitions {
             writeln!(f, "{topic}-{partition}: {report}")?;
         }
-        // A torn tail alone is what nobody was told to be stored.
-        let has_lost = |(_, it): &Opened| !(it.damages.is_empty() && it.gaps.is_empty());
-        let is_lossy = journals.is_lossy() || partitions.iter().any(has_lost);
         let count = partitions.len();
-        let loss = if is_lossy { "; not everything could be kept, see above" } else { "" };
+        let loss = if self.is_lossy() { "; not everything could be kept, see above" } else { "" };
         writeln!(f, "recovered: {count} partitions are closed in order{loss}")
     }
 }

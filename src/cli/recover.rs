@@ -32,6 +32,9 @@ pub enum RecoverCommandError {
     /// The directory.
     #[error(transparent)]
     Recover(#[from] RecoverError),
+    /// The directory is in order, but lacks something.
+    #[error("recovered, but not everything could be kept: see the report")]
+    Lossy,
     /// The report can't be written; the directory is in order.
     #[error("recovered, but cannot write the report: {0}")]
     Output(io::Error),
@@ -59,6 +62,7 @@ pub fn run(options: RecoverOptions, out: &mut impl Write) -> Result<(), RecoverC
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(RecoverCommandError::Output(error))
         }
+        _ if recovery.is_lossy() => Err(RecoverCommandError::Lossy),
         _ => Ok(()),
     }
 }

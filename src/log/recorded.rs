@@ -5,7 +5,7 @@
 //! space back ([`PartitionLog::settle`]). A replay knows the files by name and position only, so:
 //!
 //! - A plan that makes a file, or seals one, syncs it as ever, and its name: a segment that a
-//!   names and that isn't there was deleted since.
+//!   record names and that isn't there was deleted since.
 //! - Offsets that a failed plan had are given again only after its data was taken back.
 
 use smallvec::SmallVec;

@@ -199,6 +199,7 @@ impl Engine {
         std::fs::create_dir_all(&path)
             .map_err(|error| EngineError::Directory { path: path.clone(), error })?;
         let lock = DirectoryLock::acquire(&path)?;
+        journals::check_directory(&path)?;
         lock.take_clean_marker()
             .map_err(|error| EngineError::Directory { path: path.clone(), error })?;
         let journal = journals::of_directory(&path, options.journals)?;

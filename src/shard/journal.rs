@@ -117,24 +117,22 @@ impl Core {
             cell.log.borrow_mut().settle();
             // A log whose first record is still under way has nothing to sync yet, and would be
             // the next one again: what is over later looks anew.
-            if !self.settle_now(&cell, journal, now) {
+            if !self.settle_now(&cell, now) {
+                journal.settled(&cell.log.borrow());
                 return;
             }
         }
     }
 
     /// Starts the sync that a log was asked for; `false` when there is none to be started now.
-    fn settle_now(&self, cell: &PartitionCell, journal: &mut Journal, now: Timestamp) -> bool {
+    fn settle_now(&self, cell: &PartitionCell, now: Timestamp) -> bool {
         match cell.housekeeping_plan(now) {
             Some(plan) => {
                 self.submit(plan);
                 self.turn_begins();
                 true
             }
-            None => {
-                journal.settled(&cell.log.borrow());
-                false
-            }
+            None => false,
         }
     }
 
@@ -144,9 +142,11 @@ impl Core {
         let mut journal = self.desk.journal.borrow_mut();
         let Some(journal) = journal.as_mut() else { return };
         cell.log.borrow_mut().note_journal_tail(journal.tail());
-        let has_settled = journal.settled(&cell.log.borrow());
-        if cell.log.borrow().is_settling() {
-            self.settle_now(cell, journal, now());
+        let mut has_settled = journal.settled(&cell.log.borrow());
+        let is_wanted = cell.log.borrow().is_settling();
+        if is_wanted && !self.settle_now(cell, now()) {
+            // Another plan may have synced everything meanwhile.
+            has_settled |= journal.settled(&cell.log.borrow());
         }
         self.want_void(cell);
         // The next one to be synced is asked for at the end of a turn.

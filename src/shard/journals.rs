@@ -1,7 +1,7 @@
 //! Before the shards start: the journals of a data directory are replayed and made ready, if
 //! writing to them in place is of any use there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -194,13 +194,13 @@ pub fn try_journal(root: &Path, mode: JournalMode) -> Result<JournalProbe, NoJou
     Ok(probed)
 }
 
-/// How acknowledgements are made durable with these journals, in a line.
+/// How acknowledgements are made durable with these journals, in a few words.
 pub fn probe_line(files: &[JournalFile], probed: JournalProbe) -> String {
     let bytes = files.first().map_or(0, |file| file.superblock.length.0);
     let mib = bytes >> 20;
     let (direct, append) = (probed.in_place.as_micros(), probed.appended.as_micros());
     format!(
-        "durability: one journal write a turn, {mib} MiB per shard (a direct write takes {direct} \
+        "one journal write a turn, {mib} MiB per shard (a direct write takes {direct} \
          us here, an append with fdatasync {append} us)"
     )
 }
@@ -234,6 +234,15 @@ pub fn of_directory(
     }
 }
 
+/// Whether [`of_directory`] can replay what was left, as far as can be told before anything is
+/// changed.
+///
+/// # Errors
+/// As [`of_directory`]'s.
+pub fn check_directory(root: &Path) -> Result<(), EngineError> {
+    Ok(check_journals(root, directory_id(root)?)?)
+}
+
 /// All zeros where there is no `meta.properties`: only a server makes one.
 fn directory_id(root: &Path) -> Result<DirectoryId, EngineError> {
     let path = root.join(properties::FILE_NAME);
@@ -264,7 +273,7 @@ pub fn remove_journals(root: &Path, directory: DirectoryId) -> Result<(), Journa
 pub fn probe_journal(root: &Path) -> Result<JournalProbe, NoJournal> {
     let mut disk = PlainDisk::new(FILES_MAX, None);
     let place = |name: &str| Place { directory: root.into(), name: name.into() };
-    let (in_place, appended) = (place("in-place.probe.tmp"), place("appended.probe.tmp"));
+    let (in_place, appended) = (place("in-place.journal.tmp"), place("appended.journal.tmp"));
     let measured = measure(&mut disk, &in_place, &appended);
     // What failed may have made neither.
     let removed = [in_place, appended].map(|place| run(&mut disk, Step::Remove { place }));
@@ -354,9 +363,4 @@ fn statfs_type(root: &Path) -> Option<u32> {
 pub fn nonce() -> u64 {
     let random = TopicId::random();
     u64::from_be_bytes(*random.0.first_chunk().expect("16 bytes"))
-}
-
-/// The directory of a journal's place, for messages.
-pub fn path_of(file: &JournalFile) -> PathBuf {
-    file.place.directory.join(&*file.place.name)
 }

@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::file::{JournalError, forget_count, write_superblock};
-use crate::disk::Disk;
+use crate::disk::{Disk, Listed};
 use crate::format::journal::{
-    BLOCK_BYTES, Generation, RECORDS_START, Record, Superblock, SuperblockError, file_name,
+    BLOCK_BYTES, Generation, RECORDS_START, Record, SUFFIX, Superblock, SuperblockError, file_name,
     shard_of,
 };
 use crate::format::journal_count;
 use crate::format::properties::DirectoryId;
+use crate::log::housekeeping::TEMPORARY_SUFFIX;
 use crate::log::recovery::OpenError;
 use crate::log::recovery::files::Files;
 use crate::units::{ByteCount, Offset, u64_of};
@@ -68,7 +69,7 @@ impl JournalReplay {
         self.journals.iter().any(|it| it.kept.is_some())
     }
 
-    /// Whether any journal had records.
+    /// Whether there was nothing to do: no journal had records.
     pub fn is_uneventful(&self) -> bool {
         self.journals.iter().all(|it| it.records == 0 && it.damaged.is_none())
     }
@@ -187,6 +188,7 @@ impl Run {
             let loaded = self.load(files, *journal, found.is_counted)?;
             report.journals.push(self.one(files, &loaded)?);
         }
+        Run::name_kept(files, &mut report).map_err(failed)?;
         self.clear(files, &found, &report).map_err(failed)?;
         Ok(report)
     }
@@ -206,7 +208,12 @@ impl Run {
         }
         forget_count(files)?;
         for name in &found.others {
-            files.rename(name, &format!("{name}.damaged-0"))?;
+            let kept = free_name(&files.list()?, name);
+            files.rename(name, &kept)?;
+        }
+        // What a start that was cut short has left takes space for nothing.
+        for entry in files.list()?.iter().filter(|entry| is_temporary(&entry.name)) {
+            files.remove(&entry.name)?;
         }
         for one in &report.journals {
             match &one.kept {
@@ -344,11 +351,17 @@ impl Run {
             written.sync(files)?;
         }
         report.deleted += entries.values().map(|it| u64_of(it.len())).sum::<u64>();
-        // Kept for whoever wants to look.
-        let number = loaded.superblock.generation.number;
-        let is_used_up = report.damaged.is_none() && report.holes.is_empty();
-        report.kept = (!is_used_up).then(|| format!("{}.damaged-{number}", loaded.name));
         Ok(report)
+    }
+
+    /// Those that could not be used up are kept for whoever wants to look.
+    fn name_kept(files: &mut Files<'_>, report: &mut JournalReplay) -> Result<(), OpenError> {
+        let listed = files.list()?;
+        for one in &mut report.journals {
+            let is_used_up = one.damaged.is_none() && one.holes.is_empty();
+            one.kept = (!is_used_up).then(|| free_name(&listed, &file_name(one.shard)));
+        }
+        Ok(())
     }
 
     /// Everything is in place and durable: begins the journal anew.
@@ -358,4 +371,16 @@ impl Run {
         let next = Superblock { generation, ..superblock };
         write_superblock(files, &file_name(superblock.shard), &next)
     }
+}
+
+/// A name that nothing has, for a journal that is no longer one.
+fn free_name(listed: &[Listed], name: &str) -> String {
+    let is_free = |kept: &String| listed.iter().all(|entry| entry.name != *kept);
+    let mut names = (1_u64..).map(|number| format!("{name}.damaged-{number}"));
+    names.find(is_free).expect("there are more numbers than files")
+}
+
+fn is_temporary(name: &str) -> bool {
+    let written = name.strip_suffix(TEMPORARY_SUFFIX);
+    written.is_some_and(|it| it.ends_with(SUFFIX) || it == journal_count::FILE_NAME)
 }

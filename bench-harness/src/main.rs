@@ -34,7 +34,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// The server under test is this program, too: of the same build, in a process of its own.
+const SERVE: &str = "serve";
+
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|it| it == SERVE) {
+        return serve();
+    }
     match cli::execute(cli::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -42,4 +48,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// As `uringlog serve`; ends with the thread that started it.
+fn serve() -> ExitCode {
+    let signal = Some(rustix::process::Signal::TERM);
+    if let Err(error) = rustix::process::set_parent_process_death_signal(signal) {
+        eprintln!("bench-harness: the server outlives its starter: {error}");
+    }
+    uringlog::cli::main()
 }

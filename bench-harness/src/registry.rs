@@ -47,8 +47,11 @@ use crate::record::Recorder;
 use crate::run::Context;
 
 /// Every experiment, in the order in which `all` runs them and reports show them.
-pub const EXPERIMENTS: &[&Experiment] =
-    &[&experiments::roll_by_size::EXPERIMENT, &experiments::self_test::EXPERIMENT];
+pub const EXPERIMENTS: &[&Experiment] = &[
+    &experiments::roll_by_size::EXPERIMENT,
+    &experiments::limits::EXPERIMENT,
+    &experiments::self_test::EXPERIMENT,
+];
 
 /// One question, and the function that answers it with figures.
 pub struct Experiment {

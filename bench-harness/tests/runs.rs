@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn harness(arguments: &[&str]) -> Output {
@@ -67,9 +69,15 @@ fn roll_by_size_shows_the_figures_of_the_documents() {
     assert!(output.status.success(), "{}", said(&output));
     let results = json(&out.join("results.json"));
     // Two engines in two tiers.
-    let behind_small = [("small_records", true.into()), ("record_size", 1024.into())];
+    let behind_small = [
+        ("small_records", true.into()),
+        ("record_size", 1024.into()),
+        ("through", "library".into()),
+    ];
     let bases: Value = vec![0, 1028, 2033, 3038].into();
-    assert_eq!(values(&results, "base_offsets", &behind_small), vec![bases; 4]);
+    assert_eq!(values(&results, "base_offsets", &behind_small), vec![bases.clone(); 4]);
+    let wire = [("through", "wire".into())];
+    assert_eq!(values(&results, "base_offsets", &wire), vec![bases; 4]);
     let closed: Value = vec![1_044_700, 1_042_252, 1_042_252].into();
     assert_eq!(values(&results, "closed_log_bytes", &behind_small), vec![closed; 4]);
     let indexes: Value = vec![528, 528, 528].into();
@@ -135,11 +143,12 @@ fn other_parameters_give_other_figures() {
     let (out, output) = run(folder.path(), &[&arguments[..], &set[..]].concat());
     assert!(output.status.success(), "{}", said(&output));
     let results = json(&out.join("results.json"));
+    // Directly and through the wire.
     let bases = values(&results, "base_offsets", &[("record_size", 1023.into())]);
     // A batch has 15 bytes less, so that as many fit; only the closed sizes differ.
-    assert_eq!(bases, [Value::from(vec![0, 1005, 2010, 3015])]);
+    assert_eq!(bases, vec![Value::from(vec![0, 1005, 2010, 3015]); 2]);
     let closed = values(&results, "closed_log_bytes", &[]);
-    assert_eq!(closed, [Value::from(vec![67 * 15_541; 3])]);
+    assert_eq!(closed, vec![Value::from(vec![67 * 15_541; 3]); 2]);
 }
 
 #[test]
@@ -205,4 +214,67 @@ fn a_failed_cell_leaves_the_others_and_says_why() {
     let report = fs::read_to_string(out.join("report.md")).expect("a report");
     assert!(report.contains("**Partial:") && report.contains("raise segment_bytes"));
     assert!(!values(&json(&out.join("results.json")), "append_p50", &[]).is_empty());
+}
+
+#[test]
+fn limits_are_those_of_kafka_and_each_setting_does_what_it_says() {
+    let folder = folder();
+    let (out, output) = run(folder.path(), &["limits", "--quick", "--engines", "plain-file"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    assert_eq!(values(&results, "segment_bytes_min", &[]), [Value::from(1_048_576)]);
+    let text = said(&output);
+    let refusal = "300  Invalid value 300 for configuration segment.bytes: Value must be at least \
+                   1048576";
+    assert!(text.contains(refusal), "{text}");
+    let of =
+        |parameter: &str, value: u64| values(&results, "segments", &[(parameter, value.into())]);
+    assert_eq!(of("segment_bytes", 2 << 20), [Value::from(9)]);
+    assert_eq!(of("segment_hours", 24), [Value::from(14)]);
+    for parameter in ["wire_throughput", "library_throughput"] {
+        assert_eq!(values(&results, parameter, &[]).len(), 5, "{parameter}");
+    }
+    assert!(7 <= files(&out, ".svg").len(), "{:?}", files(&out, ".svg"));
+}
+
+#[test]
+fn an_interrupted_run_leaves_a_readable_part() {
+    let folder = folder();
+    let out = folder.path().join("out");
+    let program = env!("CARGO_BIN_EXE_bench-harness");
+    let mut run = Command::new(program);
+    run.args(["run", "self-test", "--engines", "plain-file", "--rounds", "2", "--out"]).arg(&out);
+    // More than anybody waits for.
+    run.args(["--set", "delays=1000", "--set", "delay_ms=1000"]).stderr(Stdio::null());
+    let mut child = run.spawn().expect("the program starts");
+    let until = Instant::now() + Duration::from_secs(30);
+    while !out.join("noise.jsonl").exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(1));
+    let state = json(&out.join("run.json"));
+    assert_eq!((&state["state"], &state["planned"]), (&"partial".into(), &2.into()));
+    let cells = state["cells"].as_array().expect("cells");
+    assert!(cells.iter().all(|it| it["state"] == "interrupted"), "{cells:?}");
+    let report = fs::read_to_string(out.join("report.md")).expect("a report");
+    assert!(report.contains("**Partial:"), "{report}");
+    // Nothing is left of the cell's data.
+    let left = fs::read_dir(&out).expect("it").map(|it| it.expect("an entry").file_name());
+    let left: Vec<_> = left.filter(|it| it.to_string_lossy().starts_with("bench-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn without_java_the_column_of_kafka_is_skipped_and_said_to_be() {
+    let folder = folder();
+    let out = folder.path().join("out");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_bench-harness"));
+    run.args(["run", "limits", "--engines", "kafka", "--out"]).arg(&out).env("PATH", "/nowhere");
+    let output = run.output().expect("the program starts");
+    assert!(!output.status.success());
+    let text = said(&output);
+    assert!(text.contains("kafka: this column is skipped, as there is no java"), "{text}");
+    assert!(!out.exists());
 }

@@ -3,6 +3,8 @@
 pub mod batches;
 pub mod files;
 pub mod library;
+pub mod server;
+pub mod sink;
 
 use std::fmt;
 use std::str::FromStr;

@@ -7,14 +7,18 @@ mod cost;
 mod phenomenon;
 mod programme;
 
+use uringlog::LogConfig;
+
 use super::Failure;
+use crate::engines::server::{self, Server};
+use crate::engines::sink::Sink;
 use crate::engines::{EngineName, Tier, library};
 use crate::parameters::{Kind, Parameter, Scaled};
 use crate::record::Recorder;
 use crate::registry::Experiment;
 use crate::run::Context;
 
-use programme::Programme;
+use programme::{Programme, TOPIC};
 
 /// See the module.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -22,7 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     question: "Where does segment.bytes cut a log, what is left of each file, and what does the \
                append that rolls cost?",
     parameters: PARAMETERS,
-    engines: EngineName::OURS,
+    engines: EngineName::ALL,
     tiers: Tier::ALL,
     file_systems: true,
     seconds: Scaled { quick: 4, normal: 30, full: 600 },
@@ -60,6 +64,12 @@ const PARAMETERS: &[Parameter] = &[
     number("segment_bytes", 1 << 20, (1 << 20, (1 << 31) - 1), "bytes", "segment.bytes"),
     number("index_interval_bytes", 4096, (0, (1 << 31) - 1), "bytes", "index.interval.bytes"),
     number("partitions", 1, (1, 1000), "", "partitions that take the batches by turns"),
+    Parameter {
+        name: "through",
+        kind: Kind::Choice { default: "both", of: &["both", "library", "wire"] },
+        unit: "",
+        help: "by what the log is reached; Kafka by the wire only",
+    },
     Parameter {
         name: "cost",
         kind: Kind::Flag { default: true },
@@ -107,21 +117,68 @@ const fn number(
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let asked = Programme::asked(&context.parameters)?;
-    let mut programmes = vec![asked];
+    let mut programmes = vec![asked.clone()];
     if !context.parameters.is_any_set(OF_THE_PROGRAMME) {
         programmes.extend(programme::others());
     }
-    for (number, programme) in programmes.iter().enumerate() {
-        let mut options = library::options(context)?;
-        options.directory = context.folder.join(format!("programme-{number}"));
-        let directory = options.directory.clone();
-        library::with_engine(context, options, async |engine| {
-            let ends = programme.play(context, engine).await?;
-            // Before the engine is closed: that would cut the active indexes to their length.
-            phenomenon::record(&directory, (programme, &ends), recorder)
-        })?;
+    let is_library = context.engine().is_some_and(|it| it.of_library().is_some());
+    let through = context.parameters.choice("through");
+    let (directly, by_wire) =
+        (is_library && through != "wire", !is_library || through != "library");
+    if directly {
+        recorder.vary("through", "library");
+        for (number, programme) in programmes.iter().enumerate() {
+            by_library(context, (number, programme), recorder)?;
+        }
+    }
+    if by_wire {
+        // The rules are the log's, whoever it is reached by: ours show one programme this way.
+        let count = if directly { 1 } else { programmes.len() };
+        recorder.vary("through", "wire");
+        through_the_wire(context, &programmes[..count], recorder)?;
     }
     phenomenon::notes(recorder);
-    programme::Programme::asked(&context.parameters)?.declare(recorder);
-    if context.parameters.flag("cost") { cost::run(context, recorder) } else { Ok(()) }
+    asked.declare(recorder);
+    recorder.vary("through", "library");
+    let wants_cost = context.parameters.flag("cost");
+    if wants_cost && directly { cost::run(context, recorder) } else { Ok(()) }
+}
+
+fn by_library(
+    context: &Context,
+    (number, programme): (usize, &Programme),
+    recorder: &mut Recorder,
+) -> Result<(), Failure> {
+    let mut options = library::options(context)?;
+    options.directory = context.folder.join(format!("programme-{number}"));
+    library::with_engine(context, options, async |engine| {
+        let topic = (TOPIC, programme.partition_count());
+        let configure = |config: &mut LogConfig| programme.configure(config);
+        let sink = Sink::library(context, engine, topic, configure).await?;
+        programme.play(context, &sink).await?;
+        // Before the engine is closed: that would cut the active indexes to their length.
+        phenomenon::record(&sink, programme, recorder).await
+    })
+}
+
+fn through_the_wire(
+    context: &Context,
+    programmes: &[Programme],
+    recorder: &mut Recorder,
+) -> Result<(), Failure> {
+    let server = Server::start(context, "server", &[])?;
+    server::block_on(async {
+        for (number, programme) in programmes.iter().enumerate() {
+            let topic = format!("{TOPIC}-{number}");
+            let topic = (topic.as_str(), programme.partition_count());
+            let sink = Sink::wire(&server, topic, &programme.settings()).await?;
+            programme.play(context, &sink).await?;
+            phenomenon::record(&sink, programme, recorder).await?;
+        }
+        match context.parameters.flag("cost") {
+            true => cost::through_the_wire(context, &server, recorder).await,
+            false => Ok(()),
+        }
+    })?;
+    server.stop()
 }

@@ -103,6 +103,11 @@ impl Recorder {
         self.parameters.insert(parameter.to_owned(), value.into());
     }
 
+    /// From now on it has no such parameter: one that [`Recorder::vary`] brought in.
+    pub fn forget(&mut self, parameter: &str) {
+        self.parameters.remove(parameter);
+    }
+
     /// From now on what is recorded is of this engine: for experiments that compare variants
     /// themselves.
     pub fn as_engine(&mut self, name: &str) {

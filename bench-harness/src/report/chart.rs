@@ -227,6 +227,20 @@ fn range(values: impl Iterator<Item = f64>, axis: &Axis) -> (f64, f64) {
 }
 
 impl Axis {
+    /// What figures of a unit stand on.
+    pub fn of_unit(unit: &str) -> Axis {
+        match Scale::of_unit(unit) {
+            Scale::Time => Axis::linear("time taken", Scale::Time),
+            scale => Axis::linear(unit, scale),
+        }
+    }
+
+    /// The same one, logarithmic.
+    #[must_use]
+    pub fn logarithmic(self) -> Axis {
+        Axis { is_log: true, ..self }
+    }
+
     /// A linear one.
     pub fn linear(label: &str, scale: Scale) -> Axis {
         Axis { label: label.to_owned(), scale, is_log: false, marks: Vec::new() }
@@ -249,6 +263,10 @@ impl Axis {
     /// Marks within a range, and what stands at each.
     pub fn ticks(&self, (from, to): (f64, f64)) -> Vec<(f64, String)> {
         let computed = match self.is_log {
+            // Half of all is the one that everybody looks for.
+            true if self.scale == Scale::Percentile => {
+                log_ticks(from, to).into_iter().chain([2.0]).filter(|it| *it <= to).collect()
+            }
             true => log_ticks(from, to),
             false => linear_ticks(from, to),
         };

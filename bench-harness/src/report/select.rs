@@ -135,7 +135,7 @@ impl Source<'_> {
                 continue;
             }
             let of_panel = key(run, place, "", &Parameters::new(), &[]);
-            let y = Axis::linear(unit, Scale::of_unit(unit));
+            let y = Axis::of_unit(unit);
             let panel = entry(&mut panels, of_panel, || {
                 Panel::new(Axis::linear("time", Scale::Seconds), y)
             });
@@ -195,8 +195,9 @@ impl Source<'_> {
         let grouped = grouped(keyed);
         let labels = labels(&grouped.iter().map(|it| &it.0).collect::<Vec<_>>());
         let unit = figures.first().map_or("", |it| it.1.unit.as_str());
-        let x = Axis { marks: stretched.marks(), ..Axis::log(against, Scale::Plain) };
-        let mut panel = Panel::new(x, Axis::log(unit, Scale::of_unit(unit)));
+        let against = against.replace('_', " ");
+        let x = Axis { marks: stretched.marks(), ..Axis::log(&against, Scale::Plain) };
+        let mut panel = Panel::new(x, Axis::of_unit(unit).logarithmic());
         for ((key, values), label) in grouped.into_iter().zip(labels).take(CURVES_MAX) {
             let points = scaling_points(&values, &stretched);
             panel.curves.push(Curve { label, engine: key.engine, points });
@@ -219,8 +220,8 @@ impl Source<'_> {
         let keys: Vec<Key> = grouped.iter().map(|it| without(&it.0)).collect();
         let labels = labels(&keys.iter().collect::<Vec<_>>());
         let unit = figures.first().map_or("", |it| it.1.unit.as_str());
-        let x = Axis::linear(by.unwrap_or_default(), Scale::Plain);
-        let mut panel = Panel::new(x, Axis::linear(unit, Scale::of_unit(unit)));
+        let x = Axis::linear(&by.unwrap_or_default().replace('_', " "), Scale::Plain);
+        let mut panel = Panel::new(x, Axis::of_unit(unit));
         for ((key, values), label) in grouped.into_iter().zip(labels) {
             let Some(of) = spread(&values) else { continue };
             let group = by.and_then(|by| key.parameters.get(by)).map(group_name);

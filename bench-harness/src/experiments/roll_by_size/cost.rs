@@ -3,10 +3,13 @@
 //! In each turn every partition gets a batch, and the turn is over when all are acknowledged. All
 //! partitions have the same batches, so all of them roll in the same turn.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use uringlog::{Engine, Partition, RecordBatch, now};
 
+use crate::engines::server::Server;
+use crate::engines::sink::Sink;
 use crate::engines::{batches, files, library};
 use crate::experiments::measure::{f64_of, u64_of};
 use crate::experiments::{Failure, measure};
@@ -114,7 +117,9 @@ async fn measure_point(
     let started = (Instant::now(), measure::process_cpu());
     let latencies = turns(context, &partitions, (point, recorder)).await?;
     let (wall, cpu) = (started.0.elapsed(), measure::process_cpu() - started.1);
-    verify(&partitions, point)?;
+    for partition in &partitions {
+        verify(partition.directory(), point)?;
+    }
     let bytes = point.turns() * point.partitions * u64_of(point.batch.as_bytes().len());
     let gigabytes = f64_of(bytes) / 1e9;
     recorder.latency("append", &latencies.all);
@@ -172,6 +177,46 @@ async fn turns(
     Ok(latencies)
 }
 
+/// The same for one partition of a server: one connection, one request under way. The first quarter
+/// of the turns only warms the server up.
+///
+/// # Errors
+/// Whatever the server refuses.
+pub async fn through_the_wire(
+    context: &Context,
+    server: &Server,
+    recorder: &mut Recorder,
+) -> Result<(), Failure> {
+    recorder.vary("cost_partitions", 1);
+    let point = Point::new(context, 1);
+    let settings = [("segment.bytes", SEGMENT_BYTES), ("max.message.bytes", SEGMENT_BYTES)];
+    let sink = Sink::wire(server, (TOPIC, 1), &settings).await?;
+    let progress = context.progress(point.turns(), "rolls, through the wire");
+    let (mut roll, mut other) = (Latency::new(), Latency::new());
+    for turn in 0..point.turns() {
+        context.check()?;
+        let batch = batches::copy(&point.batch);
+        let started = Instant::now();
+        sink.append(0, batch).await?;
+        let kind = if point.rolls_in(turn) { &mut roll } else { &mut other };
+        if point.turns() / 4 < turn {
+            kind.record(started.elapsed());
+        }
+        progress.advance(1);
+    }
+    verify(&sink.directory(0), &point)?;
+    recorder.latency("wire_append_that_rolls", &roll);
+    recorder.latency("wire_other_append", &other);
+    recorder.picture(Picture::new(
+        "wire-roll-latency",
+        "The append that rolls, through the wire",
+        "The distance of an engine's two lines is what a roll adds to a request; Kafka makes the \
+         same files.",
+        Kind::Percentiles { latencies: names(&["wire_append_that_rolls", "wire_other_append"]) },
+    ));
+    Ok(())
+}
+
 /// A batch for each partition; how long each took to be acknowledged.
 async fn one_turn(
     partitions: &[Partition],
@@ -209,17 +254,14 @@ async fn one_turn(
 }
 
 /// The turns that were counted as rolls are those in which the files say that there was one.
-fn verify(partitions: &[Partition], point: &Point) -> Result<(), Failure> {
-    for partition in partitions {
-        let segments = files::segments(partition.directory())?;
-        let bases: Vec<u64> = segments.iter().map(|it| it.base).collect();
-        let expected: Vec<u64> = (0..=point.rolls).map(|it| it * point.fit).collect();
-        if bases != expected {
-            let text = format!("rolls were to be at {expected:?}, and are at {bases:?}");
-            return Err(Failure::Wrong(text));
-        }
+fn verify(partition: &Path, point: &Point) -> Result<(), Failure> {
+    let segments = files::segments(partition)?;
+    let bases: Vec<u64> = segments.iter().map(|it| it.base).collect();
+    let expected: Vec<u64> = (0..=point.rolls).map(|it| it * point.fit).collect();
+    if bases == expected {
+        return Ok(());
     }
-    Ok(())
+    Err(Failure::Wrong(format!("rolls were to be at {expected:?}, and are at {bases:?}")))
 }
 
 fn pictures(recorder: &mut Recorder, sweep: &[u64]) {

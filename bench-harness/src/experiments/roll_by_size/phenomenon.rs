@@ -5,9 +5,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::programme::{
-    KIB_RECORDS, KIB_RECORDS_ONLY, NUMBERED_RECORDS, Programme, TOPIC, TWO_PARTITIONS,
+    KIB_RECORDS, KIB_RECORDS_ONLY, NUMBERED_RECORDS, Programme, TWO_PARTITIONS,
 };
 use crate::engines::files::{self, Segment, Size};
+use crate::engines::sink::Sink;
 use crate::experiments::Failure;
 use crate::record::{Recorder, Table, Unit, unit};
 
@@ -29,7 +30,7 @@ struct Expected {
     end: u64,
 }
 
-fn expected(programme: &Programme, partition: u64) -> Option<Expected> {
+fn expected(programme: &Programme, partition: u32) -> Option<Expected> {
     let programme = Programme { title: "", ..programme.clone() };
     let is = |other: &Programme| programme == Programme { title: "", ..other.clone() };
     if is(&KIB_RECORDS) {
@@ -77,15 +78,15 @@ fn expected(programme: &Programme, partition: u64) -> Option<Expected> {
 ///
 /// # Errors
 /// Files that can't be read, or aren't there.
-pub fn record(
-    directory: &Path,
-    (programme, ends): (&Programme, &[u64]),
+pub async fn record(
+    sink: &Sink,
+    programme: &Programme,
     recorder: &mut Recorder,
 ) -> Result<(), Failure> {
     programme.declare(recorder);
-    for (partition, end) in (0..).zip(ends.iter().copied()) {
-        let folder = directory.join(format!("{TOPIC}-{partition}"));
-        let segments = files::segments(&folder)?;
+    for partition in 0..sink.partitions() {
+        let folder = sink.directory(partition);
+        let (segments, end) = (files::segments(&folder)?, sink.end(partition).await?);
         if segments.is_empty() {
             return Err(Failure::Wrong(format!("there is no segment in {}", folder.display())));
         }
@@ -100,6 +101,7 @@ pub fn record(
             listing(&folder, programme, recorder)?;
         }
     }
+    recorder.forget("partition");
     Ok(())
 }
 

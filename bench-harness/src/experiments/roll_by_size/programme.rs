@@ -1,8 +1,9 @@
 //! What is appended: the programmes of the documents, and whatever is set.
 
-use uringlog::{Engine, Timestamp, now};
+use uringlog::{LogConfig, Timestamp, now};
 
-use crate::engines::{batches, library};
+use crate::engines::batches;
+use crate::engines::sink::Sink;
 use crate::experiments::Failure;
 use crate::experiments::measure::{u64_of, usize_of};
 use crate::parameters::Parameters;
@@ -133,33 +134,44 @@ impl Programme {
         value
     }
 
-    /// Opens the partitions and appends everything, batches by turns over the partitions. Returns
-    /// where each partition ends.
+    /// Of a topic through the wire, by Kafka's names.
+    pub fn settings(&self) -> [(&'static str, u64); 3] {
+        [
+            ("segment.bytes", self.segment_bytes),
+            ("index.interval.bytes", self.index_interval_bytes),
+            ("max.message.bytes", self.segment_bytes),
+        ]
+    }
+
+    /// The same for the library.
+    pub fn configure(&self, config: &mut LogConfig) {
+        config.segment_bytes.0 = self.segment_bytes;
+        config.index_interval_bytes.0 = self.index_interval_bytes;
+        config.batch_bytes_max.0 = self.segment_bytes;
+    }
+
+    /// How many partitions it wants.
+    pub fn partition_count(&self) -> u32 {
+        u32::try_from(self.partitions).expect("at most 1,000")
+    }
+
+    /// Appends everything, batches by turns over the partitions, each acknowledged before the next.
     ///
     /// # Errors
-    /// Whatever the log refuses.
-    pub async fn play(&self, context: &Context, engine: &Engine) -> Result<Vec<u64>, Failure> {
-        let mut partitions = Vec::new();
-        for number in 0..u32::try_from(self.partitions).expect("at most 1,000") {
-            let spec = library::spec(context, (TOPIC, number), |config| {
-                config.segment_bytes.0 = self.segment_bytes;
-                config.index_interval_bytes.0 = self.index_interval_bytes;
-                config.batch_bytes_max.0 = self.segment_bytes;
-            });
-            partitions.push(engine.open_or_create(spec).await?);
-        }
+    /// Whatever is refused.
+    pub async fn play(&self, context: &Context, sink: &Sink) -> Result<(), Failure> {
         let now = now();
-        let filling = batches::bytes(usize_of(self.record_size), context.seed);
-        let mut turns = partitions.iter().cycle();
+        let mut turns = (0..self.partition_count()).cycle();
         let mut next = || turns.next().expect("there is a partition");
         if self.small_records {
             for (count, length) in SMALL {
+                let value = batches::bytes(length, context.seed);
                 for _ in 0..count {
-                    let value = batches::bytes(length, context.seed);
-                    next().append(batches::uniform(&[&value], now))?;
+                    sink.append(next(), batches::uniform(&[&value], now)).await?;
                 }
             }
         }
+        let filling = batches::bytes(usize_of(self.record_size), context.seed);
         let progress = context.progress(self.records, self.title);
         let mut at = 0;
         while at < self.records {
@@ -168,14 +180,11 @@ impl Programme {
             let values: Vec<Vec<u8>> =
                 (at..at + count).map(|it| self.value(it, &filling)).collect();
             let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-            let partition = next();
-            let appended = partition.append(batches::uniform(&values, now))?;
-            // What is staged stays small, and time passes as it does for a producer.
-            partition.reached(appended.due).await?;
+            sink.append(next(), batches::uniform(&values, now)).await?;
             at += count;
             progress.advance(count);
         }
-        Ok(partitions.iter().map(|it| it.cursors().log_end.0).collect())
+        Ok(())
     }
 
     /// From now on figures belong to this programme.

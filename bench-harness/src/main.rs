@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     match cli::execute(cli::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("bench-harness: {failure}");
+            eprintln!("bench-harness: {}", run::explained(&failure));
             ExitCode::FAILURE
         }
     }

@@ -32,6 +32,8 @@ pub struct Server {
     pub address: String,
     /// Holds a directory for each partition, `TOPIC-NUMBER`.
     pub data: PathBuf,
+    /// What it says.
+    log: PathBuf,
     process: Process,
 }
 
@@ -57,12 +59,11 @@ impl Server {
         let folder = context.folder.join(name);
         let folder = folder.as_path();
         fs::create_dir_all(folder).doing_to("make the folder", folder)?;
-        let tier = context.tier().unwrap_or(Tier::PageCache);
+        let log = context.logs.join(context.file_name(name)).with_added_extension("server.log");
+        let place = Place { engine, tier: context.tier().unwrap_or(Tier::PageCache), folder, log };
         match engine {
-            EngineName::Kafka => start_kafka(folder, tier, settings),
-            EngineName::Uring | EngineName::PlainFile => {
-                start_uringlog(folder, (engine, tier), settings)
-            }
+            EngineName::Kafka => start_kafka(&place, settings),
+            EngineName::Uring | EngineName::PlainFile => start_uringlog(&place, settings),
         }
     }
 
@@ -149,7 +150,20 @@ impl Drop for Server {
         if let Process::Kafka { folder, .. } = &self.process {
             drop(fs::remove_file(folder.join("pid")));
         }
+        // A server that has said nothing leaves nothing.
+        if fs::metadata(&self.log).is_ok_and(|it| it.len() == 0) {
+            drop(fs::remove_file(&self.log));
+        }
     }
+}
+
+/// What is started where.
+struct Place<'a> {
+    engine: EngineName,
+    tier: Tier,
+    folder: &'a Path,
+    /// What it says goes here.
+    log: PathBuf,
 }
 
 /// A zombie is no longer alive: whoever started it hasn't looked yet.
@@ -168,13 +182,9 @@ fn cpu_of(stat: &str) -> Option<Duration> {
     Some(TICK * (ticks(USER)? + ticks(USER + 1)?))
 }
 
-fn start_uringlog(
-    folder: &Path,
-    (engine, tier): (EngineName, Tier),
-    settings: &[(&str, &str)],
-) -> Result<Server, Failure> {
+fn start_uringlog(place: &Place<'_>, settings: &[(&str, &str)]) -> Result<Server, Failure> {
+    let Place { engine, tier, folder, log } = place;
     let data = folder.join("data");
-    let log = folder.join("server.log");
     let program = std::env::current_exe().doing("find this program")?;
     let mut command = Command::new(program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "1"]);
@@ -182,7 +192,7 @@ fn start_uringlog(
     for (name, value) in settings {
         command.arg("--set").arg(format!("{name}={value}"));
     }
-    let errors = File::create(&log).doing_to("write", &log)?;
+    let errors = File::create(log).doing_to("write", log)?;
     // A group of its own: Ctrl-C is the harness's, which then stops its servers.
     command.stdout(Stdio::piped()).stderr(errors).stdin(Stdio::null()).process_group(0);
     let mut child = command.spawn().doing("start the server")?;
@@ -198,34 +208,35 @@ fn start_uringlog(
         }
     }
     if let Some(address) = address {
-        return Ok(Server { address, data, process: Process::Child { child, _said: said } });
+        let process = Process::Child { child, _said: said };
+        return Ok(Server { address, data, process, log: log.clone() });
     }
     // It has closed its output, so it has ended or is about to.
     drop(child.wait());
-    let said = fs::read_to_string(&log).unwrap_or_default();
+    let said = fs::read_to_string(log).unwrap_or_default();
     Err(Failure::Wrong(format!("{engine} did not start: {}", said.trim())))
 }
 
-fn start_kafka(folder: &Path, tier: Tier, settings: &[(&str, &str)]) -> Result<Server, Failure> {
+fn start_kafka(place: &Place<'_>, settings: &[(&str, &str)]) -> Result<Server, Failure> {
+    let Place { tier, folder, log, .. } = place;
     let script = kafka_script().ok_or_else(|| {
         Failure::Skipped(format!("{KAFKA_SCRIPT} is not found; run in the project's folder"))
     })?;
     let port = free_port()?;
     let mut command = Command::new(script);
     command.arg("start").arg(folder).arg(port.to_string());
-    if tier == Tier::Device {
+    if *tier == Tier::Device {
         command.arg("log.flush.interval.messages=1");
     }
     for (name, value) in settings {
         command.arg(format!("{name}={value}"));
     }
-    let said = folder.join("start.log");
-    let out = File::create(&said).doing_to("write", &said)?;
-    let errors = out.try_clone().doing_to("write", &said)?;
+    let out = File::create(log).doing_to("write", log)?;
+    let errors = out.try_clone().doing_to("write", log)?;
     command.stdout(out).stderr(errors).stdin(Stdio::null()).process_group(0);
     let status = command.status().doing("start scripts/kafka")?;
     let failed = |what: &str| {
-        let said = fs::read_to_string(&said).unwrap_or_default();
+        let said = fs::read_to_string(log).unwrap_or_default();
         Failure::Wrong(format!("kafka did not start: {what}: {}", said.trim()))
     };
     if !status.success() {
@@ -238,6 +249,7 @@ fn start_kafka(folder: &Path, tier: Tier, settings: &[(&str, &str)]) -> Result<S
         address: format!("127.0.0.1:{port}"),
         data: folder.join("data"),
         process: Process::Kafka { pid, folder: folder.into() },
+        log: log.clone(),
     })
 }
 

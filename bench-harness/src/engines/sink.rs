@@ -64,6 +64,10 @@ impl Sink {
             configs: configs.collect(),
         };
         client.create_topic(&new).await?;
+        for partition in 0..new.partitions {
+            // Asked until it is answered: a new partition has no leader for a moment.
+            client.list_offsets(topic, partition, timestamp::LATEST).await?;
+        }
         let (topic, data) = (topic.to_owned(), server.data.clone());
         Ok(Sink::Wire(Remote { client, topic, partitions, data }))
     }
@@ -90,7 +94,8 @@ impl Sink {
             Sink::Wire(Remote { client, topic, .. }) => {
                 let partition = i32::try_from(partition).expect("partitions are few");
                 let target = Target { topic, partition, acks: Acks::All };
-                client.produce(target, batch.freeze()).await?;
+                // Once: sent again it may be stored twice, and a full disk is told of late.
+                client.try_produce(target, batch.freeze()).await?;
             }
         }
         Ok(())

@@ -403,3 +403,149 @@ fn row_of(nanoseconds: u64) -> i64 {
     let row = row as i64;
     row
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::record::output::{RunState, State};
+    use crate::record::picture::names;
+    use crate::record::{Latency, Output, Recorder, unit};
+    use crate::run::terminal::Terminal;
+
+    const LATENCY_MS: [(&str, u64); 2] = [("uring", 1), ("plain-file", 3)];
+
+    /// Two engines with three rounds each, at three sizes; what they take differs by engine.
+    fn recorded(folder: &std::path::Path) -> Run {
+        let output = Output::create(folder).expect("a new folder");
+        let mut figures = Vec::new();
+        for (engine, ms) in LATENCY_MS {
+            for round in 0..3 {
+                let (experiment, tier) = ("test".to_owned(), "device".to_owned());
+                let (engine, file_system) = (engine.to_owned(), "ext4".to_owned());
+                let place = Place { experiment, engine, tier, file_system, round };
+                let terminal = Terminal::quiet();
+                let mut recorder =
+                    Recorder::new(output.clone(), terminal, place, BTreeMap::default());
+                for size in [0, 10, u64::MAX] {
+                    recorder.vary("size", size);
+                    recorder.figure("rate", u64::from(round) + ms, unit::RECORDS_PER_SECOND);
+                    let mut latency = Latency::new();
+                    for _ in 0..100 {
+                        latency.record(Duration::from_millis(ms));
+                    }
+                    recorder.latency("append", &latency);
+                }
+                recorder.sample("rate", 5.0, unit::RECORDS_PER_SECOND);
+                recorder.event_at("roll", Duration::from_secs(1), "");
+                let (of_cell, outcome) = recorder.finish();
+                outcome.expect("nothing is wrong");
+                figures.extend(of_cell);
+            }
+        }
+        output.write_figures(&figures).expect("it can be written to");
+        let state = RunState {
+            state: State::Complete,
+            command: String::new(),
+            started: String::new(),
+            ended: None,
+            planned: 0,
+            cells: Vec::new(),
+            skipped: Vec::new(),
+        };
+        output.write_state(&state).expect("it can be written to");
+        output.write("machine.json", MACHINE).expect("it can be written to");
+        Run::load(folder).expect("it was just written")
+    }
+
+    const MACHINE: &str = r#"{"host": "h", "kernel": "k", "processor": "p", "cores": 2,
+        "cores_usable": 2, "memory_bytes": 1, "file_systems": [], "io_uring": "yes",
+        "version": "0", "revision": "r", "rustc": "r", "build": "debug", "java": "none",
+        "date": "", "command": "", "scale": "quick", "rounds": 3, "seed": 1,
+        "load_before": "0"}"#;
+
+    fn panels(picture: &Picture) -> Vec<Panel> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let runs = [recorded(&folder.path().join("run"))];
+        let mut charts = charts(&runs, "test", picture);
+        assert_eq!(charts.len(), 1, "one tier, one file system");
+        let (setting, chart) = charts.remove(0);
+        assert_eq!((setting.tier.as_str(), setting.file_system.as_str()), ("device", "ext4"));
+        chart.panels
+    }
+
+    fn curves(panel: &Panel) -> Vec<&str> {
+        panel.curves.iter().map(|it| it.label.as_str()).collect()
+    }
+
+    #[test]
+    fn percentiles_join_the_rounds_and_overlay_the_engines() {
+        let kind = Kind::Percentiles { latencies: names(&["append"]) };
+        let panels = panels(&Picture::new("p", "", "", kind).only("size", 10));
+        assert_eq!(curves(&panels[0]), ["uring", "plain-file"]);
+        for (curve, (_, ms)) in panels[0].curves.iter().zip(LATENCY_MS) {
+            let (first, last) = (curve.points[0], *curve.points.last().expect("points"));
+            assert!((last.x - 300.0).abs() < 1e-9, "100 values of three rounds each");
+            assert!((first.x - 1.0).abs() < 1e-9);
+            assert!((last.y / 1e6 - f64_of(ms)).abs() < 0.01, "{}", last.y);
+        }
+    }
+
+    #[test]
+    fn percentiles_of_a_sweep_name_its_points() {
+        let kind = Kind::Percentiles { latencies: names(&["append"]) };
+        let panels = panels(&Picture::new("p", "", "", kind));
+        let expected =
+            ["uring, size=0", "uring, size=10", "uring, size=no limit", "plain-file, size=0"];
+        assert_eq!(curves(&panels[0])[..4], expected);
+    }
+
+    #[test]
+    fn scaling_has_median_and_range_and_places_for_zero_and_no_limit() {
+        let kind = Kind::Scaling { figures: names(&["rate"]), against: "size".to_owned() };
+        let panels = panels(&Picture::new("p", "", "", kind));
+        assert_eq!(curves(&panels[0]), ["uring", "plain-file"]);
+        let points = &panels[0].curves[1].points;
+        let xs: Vec<f64> = points.iter().map(|it| it.x).collect();
+        assert_eq!(xs, [1.0, 10.0, 100.0]);
+        assert_eq!((points[0].low, points[0].y, points[0].high), (3.0, 4.0, 5.0));
+        let marks: Vec<&str> = panels[0].x.marks.iter().map(|it| it.1.as_str()).collect();
+        assert_eq!(marks, ["0", "no limit"]);
+    }
+
+    #[test]
+    fn bars_stand_in_groups() {
+        let by = Some("size".to_owned());
+        let kind = Kind::Bars { figures: names(&["rate"]), by };
+        let panels = panels(&Picture::new("p", "", "", kind));
+        assert_eq!(panels[0].groups(), ["0", "10", "no limit"]);
+        let bar = &panels[0].bars[0];
+        assert_eq!((bar.label.as_str(), bar.low, bar.value, bar.high), ("uring", 1.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn time_goes_by_in_a_panel_for_each_engine() {
+        let (series, events) = (names(&["rate"]), names(&["roll"]));
+        let timeline = Kind::Timeline { series, events };
+        let over_time = panels(&Picture::new("p", "", "", timeline));
+        let titles: Vec<&str> = over_time.iter().map(|it| it.title.as_str()).collect();
+        assert_eq!(titles, ["uring", "plain-file"]);
+        assert_eq!(over_time[0].curves[0].points.len(), 1, "of the first round only");
+        assert_eq!(over_time[0].events, [(1.0, "roll".to_owned())]);
+        let heat = Kind::HeatMap { latency: "append".to_owned() };
+        let heat = panels(&Picture::new("p", "", "", heat).only("size", 10));
+        assert_eq!(heat.len(), 2);
+        let patch = heat[1].patches[0];
+        assert!(patch.y.0 <= 3.1e6 && 2.9e6 <= patch.y.1, "{patch:?}");
+        assert!((patch.heat - 1.0).abs() < 1e-9, "the only one is the hottest");
+    }
+
+    #[test]
+    fn nothing_recorded_draws_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let runs = [recorded(&folder.path().join("run"))];
+        let kind = Kind::Bars { figures: names(&["none"]), by: None };
+        assert!(charts(&runs, "test", &Picture::new("p", "", "", kind)).is_empty());
+    }
+}

@@ -55,6 +55,8 @@ pub struct Context {
     pub file_system: String,
     /// An empty folder on it, removed when the cell is over.
     pub folder: PathBuf,
+    /// Where servers' logs go: on a full disk under test they would be lost.
+    pub logs: PathBuf,
     pub(super) engine: Option<EngineName>,
     pub(super) tier: Option<Tier>,
     pub(super) terminal: Terminal,
@@ -70,6 +72,15 @@ impl Context {
     /// The cell's tier; `None` for experiments without cells for tiers.
     pub fn tier(&self) -> Option<Tier> {
         self.tier
+    }
+
+    /// The cell as a part of files' names.
+    pub fn file_name(&self, name: &str) -> String {
+        let engine = self.engine.map_or("none", EngineName::name);
+        let tier = self.tier.map_or("none", Tier::name);
+        let text = format!("{name}.{engine}.{tier}.{}.r{}", self.file_system, self.round);
+        let keeps = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+        text.chars().map(|it| if keeps(it) { it } else { '-' }).collect()
     }
 
     /// The cell's tier as the library takes it; `device` where the experiment has none.

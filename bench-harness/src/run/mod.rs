@@ -25,6 +25,9 @@ use crate::record::output::{CellState, MACHINE_FILE, NOISE_FILE, RunState, State
 use crate::record::{Figure, Output, Recorder};
 use crate::registry;
 
+/// A file system with less space than this is full.
+const SPACE_MIN: u64 = 2 << 20;
+
 /// A run under way.
 struct Run {
     options: Options,
@@ -221,6 +224,7 @@ impl Run {
             seed: self.options.seed,
             file_system: place.label.clone(),
             folder: folder.path().to_owned(),
+            logs: self.output.folder().join(cell.experiment.name),
             engine: cell.engine,
             tier: cell.tier,
             terminal: self.terminal.clone(),
@@ -232,6 +236,10 @@ impl Run {
             let spawned = thread.spawn_scoped(scope, || (cell.experiment.run)(&context, recorder));
             let panicked = |_| Err(Failure::Wrong("it panicked; see the message above".to_owned()));
             spawned.doing("start a thread").and_then(|it| it.join().unwrap_or_else(panicked))
+        });
+        let carried_out = carried_out.map_err(|failure| match failure {
+            Failure::Interrupted | Failure::Skipped(_) => failure,
+            failure => with_space_left(failure, place),
         });
         let removed = folder.close().doing("remove the folder of the cell");
         carried_out.and(removed)
@@ -270,14 +278,30 @@ fn about(time: Duration) -> String {
     }
 }
 
+/// A server may not say that its disk is full, but the disk does.
+fn with_space_left(failure: Failure, place: &Where) -> Failure {
+    let Ok(space) = rustix::fs::statvfs(&place.path) else { return failure };
+    let left = space.f_bavail * space.f_frsize;
+    if SPACE_MIN <= left || is_full(&failure.to_string()) {
+        return failure;
+    }
+    let label = &place.label;
+    Failure::Wrong(format!("{failure} ({label}: {left} bytes left: No space left on device)"))
+}
+
+/// As the system and as uringlog say it.
+fn is_full(text: &str) -> bool {
+    text.to_lowercase().contains("no space left")
+}
+
 /// The failure with its remedy, where there is one.
-fn explained(failure: &Failure) -> String {
+pub fn explained(failure: &Failure) -> String {
     let text = failure.to_string();
     let is_full = match failure {
         Failure::Io { source, .. } | Failure::Path { source, .. } => {
             source.kind() == std::io::ErrorKind::StorageFull
         }
-        _ => text.contains("No space left") || text.contains("ENOSPC"),
+        _ => is_full(&text),
     };
     let remedy = "; free some space, or name a folder on another file system with --fs";
     if is_full { text + remedy } else { text }

@@ -65,15 +65,17 @@ pub fn run(before: &Path, after: &Path) -> Result<(), Failure> {
     );
     println!("threshold: {:.0} % (see the calibration loops)", 100.0 * threshold);
     let count = |verdict| compared.iter().filter(|it| it.verdict == verdict).count();
-    for one in compared.iter().filter(|it| it.verdict != Verdict::Same) {
-        let verdict = match one.verdict {
-            Verdict::Regression => "WORSE",
-            Verdict::Gain => "better",
-            Verdict::OnlyBefore => "only in A",
-            Verdict::OnlyAfter => "only in B",
-            Verdict::Same => "same",
-        };
-        println!("{verdict:9}  {}: {}", one.name, one.text);
+    for one in &compared {
+        match one.verdict {
+            Verdict::Regression => println!("WORSE   {}: {}", one.name, one.text),
+            Verdict::Gain => println!("better  {}: {}", one.name, one.text),
+            Verdict::OnlyBefore | Verdict::OnlyAfter | Verdict::Same => {}
+        }
+    }
+    for (verdict, which) in [(Verdict::OnlyBefore, "A"), (Verdict::OnlyAfter, "B")] {
+        for (experiment, figures) in lonely(&compared, verdict) {
+            println!("only in {which}: {figures} figures of {experiment}");
+        }
     }
     let (worse, gains, same) =
         (count(Verdict::Regression), count(Verdict::Gain), count(Verdict::Same));
@@ -85,6 +87,16 @@ pub fn run(before: &Path, after: &Path) -> Result<(), Failure> {
         0 => Ok(()),
         _ => Err(Failure::Wrong(format!("{worse} figures are worse beyond the noise"))),
     }
+}
+
+/// How many figures of which experiment one run has alone.
+fn lonely(compared: &[Compared], verdict: Verdict) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for one in compared.iter().filter(|it| it.verdict == verdict) {
+        let experiment = one.name.split(' ').next().unwrap_or_default();
+        *counts.entry(experiment).or_default() += 1;
+    }
+    counts
 }
 
 /// Relative; see the module.
@@ -236,6 +248,9 @@ mod tests {
         assert_eq!(verdict(&seed, &bases(vec![0, 1028, 2033, 3039])), Verdict::Regression);
         assert_eq!(verdict(&seed, &[]), Verdict::Regression);
         assert_eq!(verdict(&[], &seed), Verdict::OnlyAfter);
+        let compared = compare(&[], &seed, THRESHOLD_MIN);
+        assert_eq!(lonely(&compared, Verdict::OnlyAfter), BTreeMap::from([("test", 1)]));
+        assert!(lonely(&compared, Verdict::OnlyBefore).is_empty());
     }
 
     #[test]

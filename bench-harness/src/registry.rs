@@ -37,6 +37,14 @@
 //! recorded under the names that the picture lists). `vary` sets a parameter from there on: a sweep
 //! within a cell calls it for each point, and everything recorded afterwards carries that value.
 //!
+//! # What there is to work with
+//!
+//! [`engines`](crate::engines) has the ways to a log: `library::with_engine` runs async work on the
+//! cell's engine in this process, `server::Server::start` starts it (or Kafka) as a process of its
+//! own, and a `sink::Sink` takes batches either way. `batches` makes them, `files` reads segments
+//! back from names and sizes, and `measure` has clocks and cores. A `Latency` is filled by
+//! `record(took)`, or `record_at(at, took)` where the schedule counts.
+//!
 //! A [`Failure`] ends the cell, not the run; what was recorded before it stays, marked as partial.
 //! `Failure::Skipped` says why a cell can't be had here, which is no failure.
 

@@ -260,10 +260,50 @@ fn an_interrupted_run_leaves_a_readable_part() {
     assert!(cells.iter().all(|it| it["state"] == "interrupted"), "{cells:?}");
     let report = fs::read_to_string(out.join("report.md")).expect("a report");
     assert!(report.contains("**Partial:"), "{report}");
+    resumes_with_the_same_command_only(&out);
     // Nothing is left of the cell's data.
     let left = fs::read_dir(&out).expect("it").map(|it| it.expect("an entry").file_name());
     let left: Vec<_> = left.filter(|it| it.to_string_lossy().starts_with("bench-")).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+fn resumes_with_the_same_command_only(out: &Path) {
+    let out = out.to_str().expect("a path of ours");
+    let output = harness(&["run", "self-test", "--resume", "--out", out]);
+    assert!(said(&output).contains("wants the command of before: "), "{}", said(&output));
+    let output = harness(&["run", "self-test", "--resume", "--out", "/nowhere"]);
+    assert!(said(&output).contains("/nowhere"), "{}", said(&output));
+}
+
+#[test]
+fn a_run_that_was_cut_short_is_completed() {
+    let folder = folder();
+    let arguments = ["self-test", "--quick", "--set", "delays=1", "--set", "delay_ms=100"];
+    let (out, output) = run(folder.path(), &arguments);
+    assert!(output.status.success(), "{}", said(&output));
+    let figures = |text: &str| text.lines().filter(|it| it.contains("append_p50")).count();
+    let whole = fs::read_to_string(out.join("results.json")).expect("results");
+    assert_eq!(figures(&whole), 2);
+    // As if the second cell had been killed in its middle.
+    let mut state = json(&out.join("run.json"));
+    state["state"] = "running".into();
+    state["cells"].as_array_mut().expect("cells").truncate(1);
+    fs::write(out.join("run.json"), state.to_string()).expect("it can be written to");
+    let text = out.to_str().expect("a path of ours");
+    let again = [&["run"], &arguments[..], &["--out", text, "--resume"]].concat();
+    let output = harness(&again);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("cells to run: 1,"), "{}", said(&output));
+    let state = json(&out.join("run.json"));
+    assert_eq!(state["state"], "complete");
+    assert_eq!(state["cells"].as_array().expect("cells").len(), 2);
+    let results = fs::read_to_string(out.join("results.json")).expect("results");
+    assert_eq!(figures(&results), 2, "each cell once");
+    let record = fs::read_to_string(out.join("self-test/record.jsonl")).expect("lines");
+    let latencies = record.lines().filter(|it| it.contains("\"kind\":\"latency\"")).count();
+    assert_eq!(latencies, 2, "{record}");
+    let output = harness(&again);
+    assert!(said(&output).contains("the run is complete"), "{}", said(&output));
 }
 
 #[test]

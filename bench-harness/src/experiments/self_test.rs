@@ -71,7 +71,8 @@ fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
         let delay = delay(context, &partition).await?;
         Ok((appends(context, &partition, (&hook, delay)).await?, delay))
     })?;
-    recorder.vary("delay_ms", u64::try_from(delay.as_millis()).expect("milliseconds are few"));
+    let delay_ns = u64::try_from(delay.as_nanos()).expect("some seconds at most");
+    recorder.figure("delay", delay_ns, unit::NS.told());
     recorder.latency("append", &latency);
     pictures(recorder);
     check(context, recorder, (&latency, delay))

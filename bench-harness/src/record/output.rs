@@ -81,7 +81,8 @@ impl Output {
     pub fn create(folder: &Path) -> Result<Output, Failure> {
         if folder.join(RUN_FILE).exists() {
             return Err(Failure::Usage(format!(
-                "{} holds a run already; name another folder with --out, or remove this one",
+                "{} holds a run already; name another folder with --out, or go on with this one \
+                 by --resume if it is not complete",
                 folder.display()
             )));
         }
@@ -95,6 +96,11 @@ impl Output {
         let output = Output { folder: folder.into() };
         output.write_figures(&[])?;
         Ok(output)
+    }
+
+    /// A folder that holds a run.
+    pub fn reopen(folder: &Path) -> Output {
+        Output { folder: folder.into() }
     }
 
     /// Where it is.

@@ -6,6 +6,7 @@ pub mod context;
 pub mod machine;
 pub mod noise;
 pub mod options;
+mod resume;
 pub mod terminal;
 
 use std::time::{Duration, Instant};
@@ -16,13 +17,14 @@ pub use options::{Options, Where};
 use cells::{Cell, Choice};
 use machine::MachineRecord;
 use noise::Noise;
+use resume::Begun;
 use terminal::Terminal;
 
 use crate::engines::EngineName;
 use crate::experiments::{Doing, DoingTo, Failure};
 use crate::parameters::{Parameters, Scale, check_keys};
 use crate::record::output::{CellState, MACHINE_FILE, NOISE_FILE, RunState, State};
-use crate::record::{Figure, Output, Recorder};
+use crate::record::{Figure, Output, Place, Recorder};
 use crate::registry;
 
 /// A file system with less space than this is full.
@@ -64,29 +66,17 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if cells.is_empty() {
         return Err(Failure::Usage(format!("nothing is left to run: {}", skipped.join("; "))));
     }
-    let output = Output::create(&options.folder())?;
-    let places = options.places(output.folder())?;
-    begin(options, (output, places), (&cells, skipped))
-}
-
-fn begin(
-    options: Options,
-    (output, places): (Output, Vec<Where>),
-    (cells, skipped): (&[Cell], Vec<String>),
-) -> Result<(), Failure> {
-    let machine = MachineRecord::here(&options, &places)?;
-    let text = serde_json::to_string_pretty(&machine).expect("strings and numbers only");
-    output.write(MACHINE_FILE, &(text + "\n"))?;
-    let state = RunState {
-        state: State::Running,
-        command: machine.command,
-        started: machine.date,
-        ended: None,
-        planned: cells.len(),
-        cells: Vec::new(),
-        skipped,
+    let folder = options.folder();
+    let created = match options.resume {
+        true => resume::check(&folder).map(|()| None)?,
+        false => Some(Output::create(&folder)?),
     };
-    output.write_state(&state)?;
+    let places = options.places(&folder)?;
+    let machine = MachineRecord::here(&options, &places)?;
+    let (output, begun) = match created {
+        Some(output) => begin(output, &machine, (cells.len(), skipped))?,
+        None => resume::reopen(&folder, &machine)?,
+    };
     uringlog::ring::limits::raise_nofile();
     let run = Run {
         options,
@@ -95,10 +85,31 @@ fn begin(
         terminal: Terminal::new(),
         interrupt: Interrupt::listen()?,
         started: Instant::now(),
-        state,
-        figures: Vec::new(),
+        state: begun.state,
+        figures: begun.figures,
     };
-    run.all(cells)
+    run.all(&cells)
+}
+
+/// Writes what is known before anything runs.
+fn begin(
+    output: Output,
+    machine: &MachineRecord,
+    (planned, skipped): (usize, Vec<String>),
+) -> Result<(Output, Begun), Failure> {
+    let text = serde_json::to_string_pretty(machine).expect("strings and numbers only");
+    output.write(MACHINE_FILE, &(text + "\n"))?;
+    let state = RunState {
+        state: State::Running,
+        command: machine.command.clone(),
+        started: machine.date.clone(),
+        ended: None,
+        planned,
+        cells: Vec::new(),
+        skipped,
+    };
+    output.write_state(&state)?;
+    Ok((output, Begun { state, figures: Vec::new() }))
 }
 
 /// Those that can be had here, and a sentence for each that can't.
@@ -118,14 +129,17 @@ fn usable_engines(options: &Options) -> (Vec<EngineName>, Vec<String>) {
 
 impl Run {
     fn all(mut self, cells: &[Cell]) -> Result<(), Failure> {
-        self.announce(cells);
+        let labels: Vec<String> = self.places.iter().map(|it| it.label.clone()).collect();
+        let is_over = |it: &&Cell| self.state.cells.iter().any(|of| of.place == it.place(&labels));
+        let cells: Vec<&Cell> = cells.iter().filter(|it| !is_over(it)).collect();
+        self.announce(&cells);
         let bar = self.terminal.task(u64::try_from(cells.len()).unwrap_or(u64::MAX), "all cells");
         self.calibrate("before", 0);
-        for cell in cells {
+        for (number, cell) in cells.iter().enumerate() {
             if self.interrupt.is_set() {
                 break;
             }
-            self.cell(cell, cells)?;
+            self.cell(cell, (cell.place(&labels), &cells[number + 1..]))?;
             self.calibrate("between", cell.file_system);
             bar.advance(1);
         }
@@ -134,12 +148,12 @@ impl Run {
         self.end()
     }
 
-    fn announce(&self, cells: &[Cell]) {
+    fn announce(&self, cells: &[&Cell]) {
         for skipped in &self.state.skipped {
             self.terminal.tell(&format!("skipped: {skipped}"));
         }
         self.terminal.tell(&format!(
-            "{} cells, {}; raw data and report in {}",
+            "cells to run: {}, {}; raw data and report in {}",
             cells.len(),
             about(estimate(cells, self.options.scale())),
             self.output.folder().display(),
@@ -172,9 +186,7 @@ impl Run {
     }
 
     /// One cell; only what makes it senseless to go on is an error.
-    fn cell(&mut self, cell: &Cell, cells: &[Cell]) -> Result<(), Failure> {
-        let labels: Vec<String> = self.places.iter().map(|it| it.label.clone()).collect();
-        let place = cell.place(&labels);
+    fn cell(&mut self, cell: &Cell, (place, left): (Place, &[&Cell])) -> Result<(), Failure> {
         let parameters = Parameters::new(cell.experiment, self.options.scale(), &self.options.set)?;
         let mut recorder = Recorder::new(
             self.output.clone(),
@@ -198,7 +210,6 @@ impl Run {
         self.state.cells.push(CellState { place, state: state.clone(), reason, seconds });
         let why = self.state.cells.last().and_then(|it| it.reason.clone());
         let why = why.map_or(String::new(), |why| format!(": {why}"));
-        let left = &cells[self.state.cells.len()..];
         let left = about(estimate(left, self.options.scale()));
         self.terminal.tell(&format!("{shown}: {state} in {seconds:.1} s{why} ({left} left)"));
         self.output.write_figures(&self.figures)?;
@@ -265,7 +276,7 @@ impl Run {
     }
 }
 
-fn estimate(cells: &[Cell], scale: Scale) -> Duration {
+fn estimate(cells: &[&Cell], scale: Scale) -> Duration {
     Duration::from_secs(cells.iter().map(|it| it.experiment.seconds.of(scale)).sum())
 }
 

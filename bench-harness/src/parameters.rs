@@ -89,19 +89,19 @@ pub struct Parameter {
 impl Parameter {
     /// A line of `list`.
     pub fn describe(&self) -> String {
-        let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
         let default = shown(&self.default(Scale::Normal));
-        format!("{}={default}: {} ({}{unit})", self.name, self.help, self.bounds())
+        format!("{}={default}: {} ({})", self.name, self.help, self.bounds())
     }
 
     fn bounds(&self) -> String {
+        let unit = if self.unit.is_empty() { String::new() } else { format!(" {}", self.unit) };
         match self.kind {
-            Kind::Number { min, max, .. } => format!("{min} to {max}"),
-            Kind::Decimal { min, max, .. } => format!("{min} to {max}"),
+            Kind::Number { min, max, .. } => format!("{min} to {max}{unit}"),
+            Kind::Decimal { min, max, .. } => format!("{min} to {max}{unit}"),
             Kind::Flag { .. } => "true or false".to_owned(),
             Kind::Choice { of, .. } => format!("one of {}", of.join(", ")),
             Kind::Numbers { min, max, .. } => {
-                format!("numbers from {min} to {max}, separated by commas")
+                format!("numbers from {min} to {max}{unit}, separated by commas")
             }
         }
     }
@@ -136,14 +136,8 @@ impl Parameter {
             }
         };
         parsed.ok_or_else(|| {
-            Failure::Usage(format!(
-                "--set {}={text}: {} must be {}{}{}",
-                self.name,
-                self.name,
-                self.bounds(),
-                if self.unit.is_empty() { "" } else { " " },
-                self.unit
-            ))
+            let (name, bounds) = (self.name, self.bounds());
+            Failure::Usage(format!("--set {name}={text}: {name} must be {bounds}"))
         })
     }
 }
@@ -178,6 +172,17 @@ impl std::str::FromStr for Setting {
     }
 }
 
+impl Setting {
+    /// Whether it means this parameter: by its name, or by `EXPERIMENT.NAME` where others have one
+    /// of the same name.
+    fn names(&self, experiment: &Experiment, parameter: &Parameter) -> bool {
+        match self.key.split_once('.') {
+            Some((of, name)) => of == experiment.name && name == parameter.name,
+            None => self.key == parameter.name,
+        }
+    }
+}
+
 /// The parameters of an experiment with their values.
 #[derive(Clone, Debug, Default)]
 pub struct Parameters {
@@ -197,7 +202,7 @@ impl Parameters {
     ) -> Result<Parameters, Failure> {
         let mut parameters = Parameters::default();
         for parameter in experiment.parameters {
-            let setting = settings.iter().rfind(|it| it.key == parameter.name);
+            let setting = settings.iter().rfind(|it| it.names(experiment, parameter));
             let value = match setting {
                 Some(setting) => parameter.parse(&setting.value)?,
                 None => parameter.default(scale),
@@ -262,7 +267,7 @@ impl Parameters {
 /// An unknown parameter, with the known ones.
 pub fn check_keys(experiments: &[&Experiment], settings: &[Setting]) -> Result<(), Failure> {
     for setting in settings {
-        let has = |it: &&Experiment| it.parameters.iter().any(|it| it.name == setting.key);
+        let has = |it: &&Experiment| it.parameters.iter().any(|of| setting.names(it, of));
         if experiments.iter().any(has) {
             continue;
         }
@@ -327,6 +332,9 @@ mod tests {
         let unset = parameters(&[], Scale::Quick).expect("defaults");
         assert_eq!((unset.number("record_size"), unset.numbers("sweep")), (1024, vec![1]));
         assert!(!unset.is_any_set(&["record_size"]));
+        let named = parameters(&["test.sweep=7"], Scale::Quick).expect("it is of this one");
+        assert_eq!(named.numbers("sweep"), [7]);
+        assert!(parameters(&["other.sweep=7"], Scale::Quick).is_err());
         let full = parameters(&[], Scale::Full).expect("defaults");
         assert_eq!(full.numbers("sweep"), [1, 10, 100]);
     }

@@ -46,7 +46,8 @@ pub struct Options {
     /// Of everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// A parameter of an experiment (`list` shows them); may be repeated.
+    /// A parameter of every chosen experiment that has it (`list` shows them), or of one by
+    /// EXPERIMENT.KEY=VALUE; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<Setting>,
 }

@@ -1,53 +1,60 @@
 //! Experiments on a partition log, with latency histograms, engine against engine.
+//!
+//! ```text
+//! bench-harness list                     what there is
+//! bench-harness run NAME...|all          run it: raw data, figures, report with pictures
+//! bench-harness report DIR...            the report anew, or several runs side by side
+//! bench-harness compare DIR_A DIR_B      what differs, and whether it is worse
+//! ```
+//!
+//! [`registry`] says how an experiment is added, [`record`] what a run leaves behind, [`compare`]
+//! how two runs are judged.
+
+mod cli;
+
+mod registry;
+
+mod parameters;
+
+mod run;
+
+mod record;
+
+mod report;
+
+mod compare;
+
+mod engines;
 
 mod experiments;
+
 mod sys;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use experiments::{Failure, chains, journal, load, splice};
+use clap::Parser;
 
-#[derive(Parser)]
-#[command(version, about)]
-struct Arguments {
-    #[command(subcommand)]
-    experiment: Experiment,
-}
-
-#[derive(Subcommand)]
-enum Experiment {
-    /// From socket to file with two rings on one thread: linked chains against plain writes.
-    Chains(chains::Options),
-    /// Turns of one shard that are durable on the device: the commit journal against linked syncs
-    /// and plain files.
-    Journal(journal::Options),
-    /// Open-loop load on any Kafka broker: latency from the scheduled time.
-    #[command(subcommand)]
-    Load(load::Load),
-    /// How long a full commit journal takes to be put in place after a crash.
-    Replay(journal::replay::Options),
-    /// Ranges of a file to sockets by linked splices, beside stalled readers; sendfile and
-    /// read+send as controls.
-    Splice(splice::Options),
-}
+/// The server under test is this program, too: of the same build, in a process of its own.
+const SERVE: &str = "serve";
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    if std::env::args_os().nth(1).is_some_and(|it| it == SERVE) {
+        return serve();
+    }
+    match cli::execute(cli::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("bench-harness: {failure}");
+            eprintln!("bench-harness: {}", run::explained(&failure));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.experiment {
-        Experiment::Chains(options) => chains::run(&options),
-        Experiment::Journal(options) => journal::run(&options),
-        Experiment::Load(load) => load::run(&load),
-        Experiment::Replay(options) => journal::replay::run(&options),
-        Experiment::Splice(options) => splice::run(&options),
+/// As `uringlog serve`; ends with the thread that started it.
+fn serve() -> ExitCode {
+    let signal = Some(rustix::process::Signal::TERM);
+    if let Err(error) = rustix::process::set_parent_process_death_signal(signal) {
+        eprintln!("bench-harness: the server outlives its starter: {error}");
     }
+    uringlog::cli::main()
 }

@@ -3,7 +3,7 @@
 //!
 //! [`replay`] is the other half: how long does a full journal take to be put in place?
 
-mod machine;
+pub mod machine;
 mod pool;
 pub mod replay;
 mod report;

@@ -11,8 +11,10 @@ use crate::experiments::{Doing, Failure};
 /// A file system under test.
 pub struct Machine {
     pub label: String,
-    file_system: String,
-    device: String,
+    /// Its type, with the mount's options.
+    pub file_system: String,
+    /// Below it.
+    pub device: String,
 }
 
 impl Machine {
@@ -84,18 +86,37 @@ fn read(path: &Path) -> String {
 
 /// Processor, memory and kernel, in a line.
 pub fn host() -> String {
-    let field = |file: &str, name: &str| {
-        let text = read(Path::new(file));
-        let line = text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
-        let value = line.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()));
-        value.unwrap_or_else(|| "?".to_owned())
-    };
-    let cores = measure::cores();
-    let kib = field("/proc/meminfo", "MemTotal");
-    let kib: u64 = kib.trim_end_matches(" kB").parse().unwrap_or(0);
-    let release = read(Path::new("/proc/sys/kernel/osrelease"));
-    let cpu = field("/proc/cpuinfo", "model name");
-    format!("{cores} cores ({cpu}), {} GB, Linux {release}", kib * 1024 / 1_000_000_000)
+    let Host { cores, processor, memory_bytes, kernel } = Host::here();
+    let gigabytes = memory_bytes / 1_000_000_000;
+    format!("{cores} cores ({processor}), {gigabytes} GB, Linux {kernel}")
+}
+
+/// The machine without its file systems.
+pub struct Host {
+    pub cores: usize,
+    pub processor: String,
+    pub memory_bytes: u64,
+    pub kernel: String,
+}
+
+impl Host {
+    /// This one; "?" where the kernel doesn't say.
+    pub fn here() -> Host {
+        let field = |file: &str, name: &str| {
+            let text = read(Path::new(file));
+            let line = text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+            let value = line.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()));
+            value.unwrap_or_else(|| "?".to_owned())
+        };
+        let kib = field("/proc/meminfo", "MemTotal");
+        let kib: u64 = kib.trim_end_matches(" kB").parse().unwrap_or(0);
+        Host {
+            cores: measure::cores(),
+            processor: field("/proc/cpuinfo", "model name"),
+            memory_bytes: kib * 1024,
+            kernel: read(Path::new("/proc/sys/kernel/osrelease")),
+        }
+    }
 }
 
 /// The revision that the program is built from, as far as git in this folder knows.
@@ -118,9 +139,9 @@ pub fn revision() -> String {
 pub fn command() -> String {
     let arguments = std::env::args().skip(1);
     let shown = arguments.map(|argument| match argument.split_once('=') {
-        Some((path, label)) if path.starts_with("--dir") => {
-            let label = label.split_once('=').map_or(label, |pair| pair.1);
-            format!("--dir DIR={}", quoted(label))
+        Some((option @ ("--dir" | "--fs"), place)) => {
+            let label = place.split_once('=').map_or(place, |pair| pair.1);
+            format!("{option} DIR={}", quoted(label))
         }
         Some((path, label)) if path.starts_with(['/', '.']) => format!("DIR={}", quoted(label)),
         _ => match argument.starts_with('/') {

@@ -1,0 +1,320 @@
+//! The harness as its users run it: real runs into temporary folders, read back from their files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn harness(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_bench-harness");
+    Command::new(program).args(arguments).output().expect("the program starts")
+}
+
+fn said(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
+}
+
+/// On the file system that the sources lie on: /tmp may be memory, where O_DIRECT is not to be had.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
+}
+
+/// Runs experiments into a new folder.
+fn run(folder: &Path, arguments: &[&str]) -> (PathBuf, Output) {
+    let out = folder.join("out");
+    let text = out.to_str().expect("a path of ours");
+    let whole: Vec<&str> =
+        ["run"].iter().chain(arguments).copied().chain(["--out", text]).collect();
+    let output = harness(&whole);
+    (out, output)
+}
+
+fn json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
+
+/// Values of a figure, those whose parameters agree.
+fn values(results: &Value, figure: &str, parameters: &[(&str, Value)]) -> Vec<Value> {
+    let list = results.as_array().expect("results are a list").iter();
+    let is_it = |it: &&Value| {
+        it["figure"] == figure
+            && parameters.iter().all(|(name, value)| it["parameters"][name] == *value)
+    };
+    list.filter(is_it).map(|it| it["value"].clone()).collect()
+}
+
+/// Files below a folder with this ending.
+fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files(&path, end));
+        } else if path.to_string_lossy().ends_with(end) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn roll_by_size_shows_the_figures_of_the_documents() {
+    let folder = folder();
+    let (out, output) = run(folder.path(), &["roll-by-size", "--quick"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    // Two engines in two tiers.
+    let behind_small = [
+        ("small_records", true.into()),
+        ("record_size", 1024.into()),
+        ("through", "library".into()),
+    ];
+    let bases: Value = vec![0, 1028, 2033, 3038].into();
+    assert_eq!(values(&results, "base_offsets", &behind_small), vec![bases.clone(); 4]);
+    let wire = [("through", "wire".into())];
+    assert_eq!(values(&results, "base_offsets", &wire), vec![bases; 4]);
+    let closed: Value = vec![1_044_700, 1_042_252, 1_042_252].into();
+    assert_eq!(values(&results, "closed_log_bytes", &behind_small), vec![closed; 4]);
+    let indexes: Value = vec![528, 528, 528].into();
+    assert_eq!(values(&results, "closed_index_bytes", &behind_small), vec![indexes; 4]);
+    let alone = [("small_records", false.into()), ("record_size", 1024.into())];
+    let bases: Value = vec![0, 1005, 2010, 3015, 4000].into();
+    assert_eq!(values(&results, "base_offsets_and_end", &alone), vec![bases; 4]);
+    let numbered = [("record_size", 2000.into())];
+    let bases: Value = vec![0, 512, 1024, 1536, 2048].into();
+    assert_eq!(values(&results, "base_offsets", &numbered), vec![bases; 4]);
+    let active = values(&results, "active_index_bytes", &behind_small);
+    assert_eq!(active, vec![Value::from(10_485_760); 4]);
+    let allocated = values(&results, "active_index_allocated_bytes", &behind_small);
+    assert!(allocated.iter().all(|it| it.as_u64() < Some(1 << 20)), "{allocated:?}");
+
+    assert_eq!(json(&out.join("run.json"))["state"], "complete");
+    assert!(json(&out.join("machine.json"))["kernel"].is_string());
+    assert!(10 <= files(&out, ".svg").len());
+    assert!(4 <= files(&out, ".hgrm").len());
+    assert_eq!(files(&out, ".hgrm").len(), files(&out, ".hlog").len());
+    assert!(2 <= files(&out, ".jsonl").len());
+    let report = fs::read_to_string(out.join("report.md")).expect("a report");
+    for part in ["1044700", "What differs, and why", "](pictures/", "Tier: device", "Noise"] {
+        assert!(report.contains(part), "{part} is not in the report");
+    }
+    the_report_comes_from_the_files(&out, &report);
+    the_same_run_compares_as_the_same(&out);
+}
+
+/// Made anew, it is the same, and so are its pictures.
+fn the_report_comes_from_the_files(out: &Path, report: &str) {
+    let pictures = files(out, ".svg");
+    let before = fs::read_to_string(&pictures[0]).expect("a picture");
+    fs::remove_file(out.join("report.md")).expect("it was there");
+    fs::remove_dir_all(out.join("pictures")).expect("they were there");
+    let output = harness(&["report", out.to_str().expect("a path of ours")]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read_to_string(out.join("report.md")).expect("it is back"), report);
+    assert_eq!(fs::read_to_string(&pictures[0]).expect("it is back"), before);
+}
+
+fn the_same_run_compares_as_the_same(out: &Path) {
+    let text = out.to_str().expect("a path of ours");
+    let output = harness(&["compare", text, text]);
+    assert!(output.status.success(), "{}", said(&output));
+    let changed = out.with_file_name("changed");
+    fs::create_dir(&changed).expect("a folder");
+    for name in ["run.json", "machine.json", "noise.jsonl", "results.json"] {
+        let text = fs::read_to_string(out.join(name)).expect("it is there");
+        fs::write(changed.join(name), text.replace("[0,1028,", "[0,1029,")).expect("a copy");
+    }
+    let output = harness(&["compare", text, changed.to_str().expect("a path of ours")]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("WORSE"), "{}", said(&output));
+}
+
+#[test]
+fn other_parameters_give_other_figures() {
+    let folder = folder();
+    let arguments =
+        ["roll-by-size", "--quick", "--engines", "plain-file", "--durability", "page-cache"];
+    let set = ["--set", "record_size=1023", "--set", "small_records=false", "--set", "cost=false"];
+    let (out, output) = run(folder.path(), &[&arguments[..], &set[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    // Directly and through the wire.
+    let bases = values(&results, "base_offsets", &[("record_size", 1023.into())]);
+    // A batch has 15 bytes less, so that as many fit; only the closed sizes differ.
+    assert_eq!(bases, vec![Value::from(vec![0, 1005, 2010, 3015]); 2]);
+    let closed = values(&results, "closed_log_bytes", &[]);
+    assert_eq!(closed, vec![Value::from(vec![67 * 15_541; 3]); 2]);
+}
+
+#[test]
+fn the_self_test_finds_the_delay() {
+    let folder = folder();
+    let (out, output) = run(folder.path(), &["self-test", "--quick", "--set", "delay_ms=50"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    let p99: Vec<_> = values(&results, "append_p99", &[]);
+    let max: Vec<_> = values(&results, "append_max", &[]);
+    assert_eq!((p99.len(), max.len()), (2, 2));
+    assert!(p99.iter().all(|it| it.as_u64() < Some(50_000_000)), "{p99:?}");
+    assert!(max.iter().all(|it| Some(49_900_000) <= it.as_u64()), "{max:?}");
+    assert_eq!(files(&out, ".svg").len(), 1);
+}
+
+#[test]
+fn bad_input_is_named_before_anything_runs() {
+    let folder = folder();
+    let out = folder.path().join("out");
+    let out = out.to_str().expect("a path of ours");
+    let cases: [(&[&str], &str); 9] = [
+        (&["nonsense"], "unknown experiment nonsense; there are: all, roll-by-size"),
+        (&["roll-by-size", "--engines", "uring,fast"], "unknown engine fast; there are: uring"),
+        (&["roll-by-size", "--durability", "none"], "there are: device, page-cache"),
+        (&["roll-by-size", "--fs", "/no/such/folder=x"], "there is no such folder"),
+        (&["roll-by-size", "--fs", "/tmp"], "want PATH=LABEL"),
+        (&["roll-by-size", "--set", "records=0"], "records must be 1 to 10000000"),
+        (&["roll-by-size", "--set", "sizes=0"], "no such parameter; there are, for roll-by-size"),
+        (&["self-test", "--engines", "kafka"], "nothing is left to run"),
+        (&["roll-by-size", "--rounds", "0"], "--rounds"),
+    ];
+    for (arguments, expected) in cases {
+        let whole = [&["run"], arguments, &["--out", out]].concat();
+        let output = harness(&whole);
+        assert!(!output.status.success(), "{arguments:?}");
+        let text = said(&output);
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+        assert!(!Path::new(out).exists(), "{arguments:?} left a folder");
+    }
+    let output = harness(&["run", "self-test", "--out", "/proc/none"]);
+    assert!(said(&output).contains("cannot make the folder /proc/none"), "{}", said(&output));
+    fs::create_dir(out).expect("a folder");
+    fs::write(Path::new(out).join("run.json"), "{}").expect("a file");
+    let output = harness(&["run", "self-test", "--out", out]);
+    assert!(said(&output).contains("holds a run already; name another"), "{}", said(&output));
+}
+
+#[test]
+fn a_failed_cell_leaves_the_others_and_says_why() {
+    let folder = folder();
+    // Batches of 2 MiB fit no segment of 1 MiB: known only when the cell is carried out.
+    let arguments = ["self-test", "roll-by-size", "--quick", "--engines", "plain-file"];
+    let set = ["--set", "record_size=1048576", "--durability", "device"];
+    let (out, output) = run(folder.path(), &[&arguments[..], &set[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let state = json(&out.join("run.json"));
+    assert_eq!(state["state"], "partial");
+    let states: Vec<_> = state["cells"].as_array().expect("cells").iter().collect();
+    assert_eq!((&states[0]["state"], &states[1]["state"]), (&"failed".into(), &"done".into()));
+    let reason = states[0]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("raise segment_bytes"), "{reason}");
+    let report = fs::read_to_string(out.join("report.md")).expect("a report");
+    assert!(report.contains("**Partial:") && report.contains("raise segment_bytes"));
+    assert!(!values(&json(&out.join("results.json")), "append_p50", &[]).is_empty());
+}
+
+#[test]
+fn limits_are_those_of_kafka_and_each_setting_does_what_it_says() {
+    let folder = folder();
+    let (out, output) = run(folder.path(), &["limits", "--quick", "--engines", "plain-file"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    assert_eq!(values(&results, "segment_bytes_min", &[]), [Value::from(1_048_576)]);
+    let text = said(&output);
+    let refusal = "300  Invalid value 300 for configuration segment.bytes: Value must be at least \
+                   1048576";
+    assert!(text.contains(refusal), "{text}");
+    let of =
+        |parameter: &str, value: u64| values(&results, "segments", &[(parameter, value.into())]);
+    assert_eq!(of("segment_bytes", 2 << 20), [Value::from(9)]);
+    assert_eq!(of("segment_hours", 24), [Value::from(14)]);
+    for parameter in ["wire_throughput", "library_throughput"] {
+        assert_eq!(values(&results, parameter, &[]).len(), 5, "{parameter}");
+    }
+    assert!(7 <= files(&out, ".svg").len(), "{:?}", files(&out, ".svg"));
+}
+
+#[test]
+fn an_interrupted_run_leaves_a_readable_part() {
+    let folder = folder();
+    let out = folder.path().join("out");
+    let program = env!("CARGO_BIN_EXE_bench-harness");
+    let mut run = Command::new(program);
+    run.args(["run", "self-test", "--engines", "plain-file", "--rounds", "2", "--out"]).arg(&out);
+    // More than anybody waits for.
+    run.args(["--set", "delays=1000", "--set", "delay_ms=1000"]).stderr(Stdio::null());
+    let mut child = run.spawn().expect("the program starts");
+    let until = Instant::now() + Duration::from_secs(30);
+    while !out.join("noise.jsonl").exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(1));
+    let state = json(&out.join("run.json"));
+    assert_eq!((&state["state"], &state["planned"]), (&"partial".into(), &2.into()));
+    let cells = state["cells"].as_array().expect("cells");
+    assert!(cells.iter().all(|it| it["state"] == "interrupted"), "{cells:?}");
+    let report = fs::read_to_string(out.join("report.md")).expect("a report");
+    assert!(report.contains("**Partial:"), "{report}");
+    resumes_with_the_same_command_only(&out);
+    // Nothing is left of the cell's data.
+    let left = fs::read_dir(&out).expect("it").map(|it| it.expect("an entry").file_name());
+    let left: Vec<_> = left.filter(|it| it.to_string_lossy().starts_with("bench-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn resumes_with_the_same_command_only(out: &Path) {
+    let out = out.to_str().expect("a path of ours");
+    let output = harness(&["run", "self-test", "--resume", "--out", out]);
+    assert!(said(&output).contains("wants the command of before: "), "{}", said(&output));
+    let output = harness(&["run", "self-test", "--resume", "--out", "/nowhere"]);
+    assert!(said(&output).contains("/nowhere"), "{}", said(&output));
+}
+
+#[test]
+fn a_run_that_was_cut_short_is_completed() {
+    let folder = folder();
+    let arguments = ["self-test", "--quick", "--set", "delays=1", "--set", "delay_ms=100"];
+    let (out, output) = run(folder.path(), &arguments);
+    assert!(output.status.success(), "{}", said(&output));
+    let figures = |text: &str| text.lines().filter(|it| it.contains("append_p50")).count();
+    let whole = fs::read_to_string(out.join("results.json")).expect("results");
+    assert_eq!(figures(&whole), 2);
+    // As if the second cell had been killed in its middle.
+    let mut state = json(&out.join("run.json"));
+    state["state"] = "running".into();
+    state["cells"].as_array_mut().expect("cells").truncate(1);
+    fs::write(out.join("run.json"), state.to_string()).expect("it can be written to");
+    let text = out.to_str().expect("a path of ours");
+    let again = [&["run"], &arguments[..], &["--out", text, "--resume"]].concat();
+    let output = harness(&again);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("cells to run: 1,"), "{}", said(&output));
+    let state = json(&out.join("run.json"));
+    assert_eq!(state["state"], "complete");
+    assert_eq!(state["cells"].as_array().expect("cells").len(), 2);
+    let results = fs::read_to_string(out.join("results.json")).expect("results");
+    assert_eq!(figures(&results), 2, "each cell once");
+    let record = fs::read_to_string(out.join("self-test/record.jsonl")).expect("lines");
+    let latencies = record.lines().filter(|it| it.contains("\"kind\":\"latency\"")).count();
+    assert_eq!(latencies, 2, "{record}");
+    let output = harness(&again);
+    assert!(said(&output).contains("the run is complete"), "{}", said(&output));
+}
+
+#[test]
+fn without_java_the_column_of_kafka_is_skipped_and_said_to_be() {
+    let folder = folder();
+    let out = folder.path().join("out");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_bench-harness"));
+    run.args(["run", "limits", "--engines", "kafka", "--out"]).arg(&out).env("PATH", "/nowhere");
+    let output = run.output().expect("the program starts");
+    assert!(!output.status.success());
+    let text = said(&output);
+    assert!(text.contains("kafka: this column is skipped, as there is no java"), "{text}");
+    assert!(!out.exists());
+}

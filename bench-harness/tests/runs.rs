@@ -310,3 +310,37 @@ fn a_sparse_index_names_the_batches_of_the_document() {
     assert!(pages.iter().all(|it| it.as_u64() <= Some(3)), "{pages:?}");
     assert!(7 <= files(&out, ".svg").len());
 }
+
+#[test]
+fn a_restart_scans_what_the_checkpoint_does_not_know() {
+    let folder = folder();
+    let arguments = ["restart", "--quick", "--engines", "plain-file", "--set", "cost=false"];
+    let (out, output) = run(folder.path(), &arguments);
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    let of = |tier: &str, case: &str, figure: &str| -> Value {
+        let list = results.as_array().expect("results are a list").iter();
+        let mut found = list.filter(|it| {
+            it["tier"] == tier && it["parameters"]["case"] == case && it["figure"] == figure
+        });
+        let value = found.next().map(|it| it["value"].clone());
+        value.unwrap_or_else(|| panic!("{figure} of {case} in {tier}"))
+    };
+    // 267 batches, 66 of them in the last segment.
+    let checked = |case: &str| of("page-cache", case, "checked_bytes");
+    assert_eq!(checked("killed-before-checkpoint"), 4_148_287);
+    assert_eq!(checked("killed"), 1_021_531);
+    assert_eq!(of("page-cache", "killed", "headers_read"), 267);
+    assert_eq!(of("page-cache", "killed-two-days-ago", "headers_read"), 66);
+    let bases = of("page-cache", "index-removed", "rebuilt_index_bases");
+    assert_eq!(bases, Value::from(vec![0, 1005, 2010, 3015]));
+    assert_eq!(of("page-cache", "index-removed", "index_bytes_differing"), 0);
+    // The last batch has ten records; 100 bytes less, and all of it is cut off.
+    assert_eq!(of("page-cache", "torn-tail", "records_lost"), 10);
+    for case in ["clean", "killed", "killed-before-checkpoint", "index-removed"] {
+        for tier in ["device", "page-cache"] {
+            assert_eq!(of(tier, case, "records_lost"), 0, "{case}, {tier}");
+        }
+    }
+    assert!(5 <= files(&out, ".svg").len(), "{:?}", files(&out, ".svg"));
+}

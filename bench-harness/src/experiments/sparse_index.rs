@@ -45,7 +45,7 @@
 //! `mapped_index_share_of_memory`.
 
 mod fill;
-mod index;
+pub mod index;
 mod memory;
 mod phenomenon;
 mod search;

@@ -25,7 +25,9 @@ const CHECKPOINT: &str = "recovery-point-offset-checkpoint";
 const SERVER: &str = "server";
 /// So that the checkpoint is there soon; by default it is written once a minute.
 const SETTINGS: &[(&str, &str)] =
-    &[("log.flush.offset.checkpoint.interval.ms", "200"), ("log.initial.task.delay.ms", "100")];
+    &[("log.flush.offset.checkpoint.interval.ms", "100"), ("log.initial.task.delay.ms", "50")];
+/// Of the commit journal: enough for the newest appends, and little to copy for every case.
+const JOURNAL_BYTES: &str = "4194304";
 /// How long a checkpoint that knows all full segments is waited for.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -103,7 +105,7 @@ impl<'a> Scene<'a> {
         for folder in [&scene.killed, &scene.clean, &scene.server()] {
             remove(folder)?;
         }
-        let server = Server::start(context, SERVER, SETTINGS)?;
+        let server = scene.start()?;
         block_on(async {
             let sink = Sink::wire(&server, (TOPIC, partitions), settings).await?;
             fill(&sink).await?;
@@ -113,7 +115,7 @@ impl<'a> Scene<'a> {
         let data = scene.data();
         fs::rename(&data, &scene.killed).doing_to("rename", &data)?;
         copy(&scene.killed, &data)?;
-        Server::start(context, SERVER, SETTINGS)?.stop()?;
+        scene.start()?.stop()?;
         fs::rename(&data, &scene.clean).doing_to("rename", &data)?;
         Ok(scene)
     }
@@ -177,7 +179,7 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// Those of the server.
     pub fn start(&self) -> Result<Server, Failure> {
-        Server::start(self.context, SERVER, SETTINGS)
+        start(self.context, SERVER, SETTINGS)
     }
 
     /// The log that Kafka keeps of its start; empty for others.
@@ -223,6 +225,27 @@ impl<'a> Scene<'a> {
         let file = File::options().write(true).open(&path).doing_to("open", &path)?;
         file.set_len(left).doing_to("shorten", &path)
     }
+}
+
+/// Starts a server in a folder of the cell, with the journal that the parameter asks for.
+///
+/// # Errors
+/// Those of the server.
+pub fn start(
+    context: &Context,
+    folder: &str,
+    settings: &[(&str, &str)],
+) -> Result<Server, Failure> {
+    let journal = match context.parameters.choice("journal") {
+        "always" => "true",
+        "never" => "false",
+        other => other,
+    };
+    let is_ours = context.engine().is_some_and(|it| it.of_library().is_some());
+    let own = [("journal.enable", journal), ("journal.bytes", JOURNAL_BYTES)];
+    let own = own.into_iter().filter(|_| is_ours);
+    let settings: Vec<(&str, &str)> = settings.iter().copied().chain(own).collect();
+    Server::start(context, folder, &settings)
 }
 
 /// A segment's `.log`.

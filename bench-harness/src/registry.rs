@@ -58,6 +58,8 @@ use crate::run::Context;
 pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::roll_by_size::EXPERIMENT,
     &experiments::limits::EXPERIMENT,
+    &experiments::sparse_index::EXPERIMENT,
+    &experiments::restart::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

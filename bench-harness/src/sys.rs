@@ -1,5 +1,5 @@
 //! The one module of the harness that holds `unsafe`: a ring that owns all memory its operations
-//! point at, tracepoint counters, and the placement of kernel workers.
+//! point at, tracepoint counters, the placement of kernel workers, mapped files, and the allocator.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,6 +9,7 @@ use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 use io_uring::{IoUring, opcode, squeue, types};
+use memmap2::Mmap;
 use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -282,6 +283,21 @@ pub fn receive_now(socket: impl AsFd, buffer: &mut BytesMut) -> io::Result<usize
     // SAFETY: the kernel has just filled `filled` bytes behind the buffer's length.
     unsafe { buffer.set_len(whole) };
     Ok(filled)
+}
+
+/// Maps a file that nobody writes to or shortens any more, for reading.
+pub fn map(file: &File) -> io::Result<Mmap> {
+    // SAFETY: callers map indexes of sealed segments in folders of their own cell, which nothing
+    // changes while the mapping lives; the mapping owns its pages until it is dropped.
+    unsafe { Mmap::map(file) }
+}
+
+/// Gives what the allocator holds free back to the kernel, so that resident memory counts what is
+/// allocated from then on.
+pub fn give_back_free_memory() {
+    // SAFETY: it takes no memory of ours; only pages that nobody has allocated are given back.
+    // Whether there were any, which it returns, makes no difference here.
+    unsafe { libc::malloc_trim(0) };
 }
 
 /// Counts how often one thread passes a kernel tracepoint.

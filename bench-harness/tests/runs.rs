@@ -318,3 +318,69 @@ fn without_java_the_column_of_kafka_is_skipped_and_said_to_be() {
     assert!(text.contains("kafka: this column is skipped, as there is no java"), "{text}");
     assert!(!out.exists());
 }
+
+#[test]
+fn a_sparse_index_names_the_batches_of_the_document() {
+    let folder = folder();
+    // The sweep stays small; the phenomenon is the whole one, directly and through the wire.
+    let arguments = ["sparse-index", "--quick", "--engines", "plain-file"];
+    let set = ["--set", "sweep_batches=1000", "--set", "sweep_intervals=0,4096"];
+    let (out, output) = run(folder.path(), &[&arguments[..], &set[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    let of = |figure: &str| values(&results, figure, &[]);
+    for offsets in of("entry_offsets") {
+        let offsets = offsets.as_array().expect("a list");
+        assert_eq!((offsets.len(), &offsets[..3]), (66, &[52, 67, 82].map(Value::from)[..]));
+    }
+    let twice = |value: u64| vec![Value::from(value); 2];
+    assert_eq!(of("index_bytes"), twice(528));
+    assert_eq!(of("lookup_floor_position"), twice(18_004));
+    assert_eq!(of("lookup_batch_position"), twice(33_560));
+    assert_eq!(of("lookup_scanned_bytes"), twice(15_556));
+    assert_eq!(of("time_found_offset"), twice(1234));
+    let swept = |interval: u64| {
+        values(&results, "sweep_index_entries", &[("sweep_intervals", interval.into())])
+    };
+    // 2,097 batches in 2 MiB: an entry for each but the first, and for every fifth.
+    assert_eq!((swept(0), swept(4096)), (vec![2096.into()], vec![419.into()]));
+    // A tail lookup with the warm section stays in three pages of the index.
+    let tail = [("targets", "tail".into()), ("search", "warm-section".into())];
+    let pages = values(&results, "search_pages_in_all", &tail);
+    assert!(pages.iter().all(|it| it.as_u64() <= Some(3)), "{pages:?}");
+    assert!(7 <= files(&out, ".svg").len());
+}
+
+#[test]
+fn a_restart_scans_what_the_checkpoint_does_not_know() {
+    let folder = folder();
+    let arguments = ["restart", "--quick", "--engines", "plain-file", "--set", "cost=false"];
+    let (out, output) = run(folder.path(), &arguments);
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    let of = |tier: &str, case: &str, figure: &str| -> Value {
+        let list = results.as_array().expect("results are a list").iter();
+        let mut found = list.filter(|it| {
+            it["tier"] == tier && it["parameters"]["case"] == case && it["figure"] == figure
+        });
+        let value = found.next().map(|it| it["value"].clone());
+        value.unwrap_or_else(|| panic!("{figure} of {case} in {tier}"))
+    };
+    // 267 batches, 66 of them in the last segment.
+    let checked = |case: &str| of("page-cache", case, "checked_bytes");
+    assert_eq!(checked("killed-before-checkpoint"), 4_148_287);
+    assert_eq!(checked("killed"), 1_021_531);
+    assert_eq!(of("page-cache", "killed", "headers_read"), 267);
+    assert_eq!(of("page-cache", "killed-two-days-ago", "headers_read"), 66);
+    let bases = of("page-cache", "index-removed", "rebuilt_index_bases");
+    assert_eq!(bases, Value::from(vec![0, 1005, 2010, 3015]));
+    assert_eq!(of("page-cache", "index-removed", "index_bytes_differing"), 0);
+    // The last batch has ten records; 100 bytes less, and all of it is cut off.
+    assert_eq!(of("page-cache", "torn-tail", "records_lost"), 10);
+    for case in ["clean", "killed", "killed-before-checkpoint", "index-removed"] {
+        for tier in ["device", "page-cache"] {
+            assert_eq!(of(tier, case, "records_lost"), 0, "{case}, {tier}");
+        }
+    }
+    assert!(5 <= files(&out, ".svg").len(), "{:?}", files(&out, ".svg"));
+}

@@ -1,8 +1,6 @@
 //! A server of the cell's engine in a process of its own: uringlog (this very program, started as
 //! `serve`), or Apache Kafka by `scripts/kafka`.
 
-#![expect(dead_code, reason = "what no experiment has needed yet; goes with the last such item")]
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines};
 use std::net::{Ipv4Addr, TcpListener};

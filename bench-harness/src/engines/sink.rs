@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-use uringlog::client::{Acks, Client, NewTopic, Target, timestamp};
-use uringlog::{Engine, LogConfig, Partition, RecordBatch};
+use bytes::Bytes;
+use uringlog::client::{Acks, Client, FetchFrom, FetchLimits, NewTopic, Target, timestamp};
+use uringlog::{ByteCount, Engine, LogConfig, Offset, Partition, RecordBatch, Timestamp};
 
 use super::library;
 use super::server::Server;
@@ -68,6 +69,18 @@ impl Sink {
             // Asked until it is answered: a new partition has no leader for a moment.
             client.list_offsets(topic, partition, timestamp::LATEST).await?;
         }
+        Sink::attach(server, (topic, partitions)).await
+    }
+
+    /// A topic that the server has already.
+    ///
+    /// # Errors
+    /// When the server doesn't answer.
+    pub async fn attach(
+        server: &Server,
+        (topic, partitions): (&str, u32),
+    ) -> Result<Sink, Failure> {
+        let client = server.client().await?;
         let (topic, data) = (topic.to_owned(), server.data.clone());
         Ok(Sink::Wire(Remote { client, topic, partitions, data }))
     }
@@ -113,6 +126,57 @@ impl Sink {
                 let found = client.list_offsets(topic, partition, timestamp::LATEST).await?;
                 let negative = |_| Failure::Wrong(format!("{topic} ends at {}", found.offset));
                 u64::try_from(found.offset).map_err(negative)
+            }
+        }
+    }
+
+    /// Batches from the one that holds `offset` on: at most `bytes_max` bytes, but one at least.
+    ///
+    /// # Errors
+    /// An offset that isn't there.
+    pub async fn read(
+        &self,
+        partition: u32,
+        offset: u64,
+        bytes_max: u32,
+    ) -> Result<Bytes, Failure> {
+        match self {
+            Sink::Library(partitions) => {
+                let bytes_max = ByteCount(u64::from(bytes_max));
+                Ok(partitions[index(partition)].read(Offset(offset), bytes_max).await?)
+            }
+            Sink::Wire(Remote { client, topic, .. }) => {
+                let from = FetchFrom {
+                    topic: topic.clone(),
+                    partition: i32::try_from(partition).expect("partitions are few"),
+                    offset: i64::try_from(offset).expect("offsets have 63 bits"),
+                    bytes_max: i32::try_from(bytes_max).unwrap_or(i32::MAX),
+                };
+                let limits = FetchLimits { bytes_max: from.bytes_max, ..FetchLimits::default() };
+                Ok(client.fetch(&from, limits).await?.records)
+            }
+        }
+    }
+
+    /// The first offset whose record has this time or a later one, if there is one.
+    ///
+    /// # Errors
+    /// When the server doesn't say.
+    pub async fn offset_for_timestamp(
+        &self,
+        partition: u32,
+        at: Timestamp,
+    ) -> Result<Option<u64>, Failure> {
+        match self {
+            Sink::Library(partitions) => {
+                let found = partitions[index(partition)].offset_for_timestamp(at).await?;
+                Ok(found.map(|(_, offset, _)| offset.0))
+            }
+            Sink::Wire(Remote { client, topic, .. }) => {
+                let partition = i32::try_from(partition).expect("partitions are few");
+                let found = client.list_offsets(topic, partition, at.0).await?;
+                // -1 stands for none.
+                Ok(u64::try_from(found.offset).ok())
             }
         }
     }

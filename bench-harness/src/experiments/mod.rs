@@ -5,8 +5,11 @@ pub mod journal;
 pub mod limits;
 pub mod load;
 pub mod measure;
+pub mod page_cache;
+pub mod restart;
 pub mod roll_by_size;
 pub mod self_test;
+pub mod sparse_index;
 pub mod splice;
 
 use std::io;

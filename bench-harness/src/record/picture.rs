@@ -18,19 +18,29 @@ pub struct Picture {
     /// Only data whose parameter has this value.
     #[serde(default)]
     pub only: Vec<(String, Value)>,
+    /// Places on the x axis of a [`Kind::Scaling`] that are marked, and what stands there.
+    #[serde(default)]
+    pub marks: Vec<(f64, String)>,
 }
 
 impl Picture {
     /// Of all data that the kind names.
     pub fn new(name: &str, title: &str, see: &str, draw: Kind) -> Picture {
         let (name, title, see) = (name.to_owned(), title.to_owned(), see.to_owned());
-        Picture { name, title, see, draw, only: Vec::new() }
+        Picture { name, title, see, draw, only: Vec::new(), marks: Vec::new() }
     }
 
     /// Leaves out what was recorded with another value of the parameter.
     #[must_use]
     pub fn only(mut self, parameter: &str, value: impl Into<Value>) -> Picture {
         self.only.push((parameter.to_owned(), value.into()));
+        self
+    }
+
+    /// Marks a place on the x axis of a [`Kind::Scaling`]: a default, a limit.
+    #[must_use]
+    pub fn mark(mut self, x: f64, label: &str) -> Picture {
+        self.marks.push((x, label.to_owned()));
         self
     }
 }

@@ -198,11 +198,18 @@ impl Source<'_> {
         let against = against.replace('_', " ");
         let x = Axis { marks: stretched.marks(), ..Axis::log(&against, Scale::Plain) };
         let mut panel = Panel::new(x, Axis::of_unit(unit).logarithmic());
+        panel.events = self.marks_within(&xs);
         for ((key, values), label) in grouped.into_iter().zip(labels).take(CURVES_MAX) {
             let points = scaling_points(&values, &stretched);
             panel.curves.push(Curve { label, engine: key.engine, points });
         }
         panel
+    }
+
+    /// The picture's marks that lie where there is data.
+    fn marks_within(&self, xs: &[f64]) -> Vec<(f64, String)> {
+        let is_within = |at: f64| xs.iter().any(|x| *x <= at) && xs.iter().any(|x| at <= *x);
+        self.picture.marks.iter().filter(|(at, _)| is_within(*at)).cloned().collect()
     }
 
     fn bars(&self, names: &[String], by: Option<&str>) -> Panel {

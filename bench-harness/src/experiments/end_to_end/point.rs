@@ -202,6 +202,7 @@ impl Steps<'_> {
         let event = format!("{} {label}", programme::name(self.sweep.kind));
         let begun = recorder.elapsed();
         recorder.event_at("load", begun, &event);
+        recorder.flush();
         let mut before: Option<Usage> = None;
         let mut each = |elapsed: Duration, _: &mut Tally, samples: &[Usage]| {
             for usage in samples {

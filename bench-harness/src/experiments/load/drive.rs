@@ -103,6 +103,9 @@ const WATCH_EVERY: Duration = Duration::from_millis(50);
 /// Longest wait for answers after the last request.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
+/// How long a new topic may take to be there.
+const NEW_TOPIC_MAX: Duration = Duration::from_secs(10);
+
 /// tokio's timers are exact to a millisecond; the rest is waited for by giving way to others.
 const TIMER_EXACT: Duration = Duration::from_millis(2);
 
@@ -201,7 +204,11 @@ impl Run {
         self.places.add_permits(1);
         let now = self.start.elapsed();
         let of = (u64_of(bytes), self.counts(due));
-        self.tally.borrow_mut().answered((now, now.saturating_sub(due)), of);
+        let mut tally = self.tally.borrow_mut();
+        tally.answered((now, now.saturating_sub(due)), of);
+        if self.counts(now) && now < self.length() {
+            tally.arrived(of.0);
+        }
     }
 
     /// A batch is acknowledged that a consumer has yet to get, or has got.
@@ -301,9 +308,20 @@ async fn create_topic(client: &Client, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A connection of one's own to the partition's leader.
+/// A connection of one's own to the partition's leader. A broker may need a moment before it knows
+/// of a topic that its controller has just made.
 async fn connect(client: &Client, plan: &Plan, partition: i32) -> Result<Connection, Failure> {
-    let leader = client.leader(&plan.topic, partition).await?;
+    let until = Instant::now() + NEW_TOPIC_MAX;
+    let leader = loop {
+        match client.leader(&plan.topic, partition).await {
+            Ok(leader) => break leader,
+            Err(error) if error.is_retriable() && Instant::now() < until => {
+                client.forget_leaders();
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
     let set = ConnectionOptions {
         client_id: "bench-harness".to_owned(),
         in_flight_max: plan.in_flight,

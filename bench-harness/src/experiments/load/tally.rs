@@ -33,6 +33,8 @@ pub struct Tally {
     bytes: u64,
     /// And in everything.
     bytes_ever: u64,
+    /// Answers, and their bytes, that came in the time that counts, whenever they were due.
+    arrived: (u64, u64),
     first_error: Option<String>,
 }
 
@@ -64,6 +66,7 @@ impl Tally {
             failed: 0,
             bytes: 0,
             bytes_ever: 0,
+            arrived: (0, 0),
             first_error: None,
         }
     }
@@ -85,6 +88,11 @@ impl Tally {
             self.window.record(ns(latency).max(1)).expect("it grows by itself");
             self.bytes += bytes;
         }
+    }
+
+    /// An answer, with so many bytes, came in the time that counts.
+    pub fn arrived(&mut self, bytes: u64) {
+        self.arrived = (self.arrived.0 + 1, self.arrived.1 + bytes);
     }
 
     /// So long after the beginning, with this latency.
@@ -166,14 +174,28 @@ impl Measured {
         (BUSY_MAX < busy).then(|| format!("its thread was busy {:.0} %", 100.0 * busy))
     }
 
-    /// Answered requests that count, for each second of the time that counts.
+    /// Answered requests a second, of those that count until the last answer; in a closed loop, of
+    /// those that came in the time that counts.
     pub fn answered_rate(&self) -> f64 {
-        f64_of(self.tally.latencies.total().len()) / self.counted_seconds()
+        match self.arrived() {
+            Some((answers, _)) => f64_of(answers) / self.plan.counted.as_secs_f64(),
+            None => f64_of(self.tally.latencies.total().len()) / self.counted_seconds(),
+        }
     }
 
     /// Bytes of records in them.
     pub fn bytes_rate(&self) -> f64 {
-        f64_of(self.tally.bytes) / self.counted_seconds()
+        match self.arrived() {
+            Some((_, bytes)) => f64_of(bytes) / self.plan.counted.as_secs_f64(),
+            None => f64_of(self.tally.bytes) / self.counted_seconds(),
+        }
+    }
+
+    /// Of a closed loop that went on to its end.
+    fn arrived(&self) -> Option<(u64, u64)> {
+        let is_closed = matches!(self.plan.pace, Pace::Closed { .. });
+        let is_whole = self.plan.warm_up + self.plan.counted <= self.after;
+        (is_closed && is_whole && 0 < self.tally.arrived.0).then_some(self.tally.arrived)
     }
 
     /// With answers that came late the time is longer than planned: a backlog is no throughput.

@@ -93,7 +93,7 @@ impl<T: Send + 'static> Watcher<T> {
         Ok(Watcher { stop: Some(stop), samples, thread: Some(thread) })
     }
 
-    /// What was seen since it was asked last; `None` when that is nothing and there will be no more.
+    /// What was seen since it was asked last; `None` when that is nothing, and no more will come.
     pub fn read(&self) -> Option<Vec<T>> {
         // In this order: what it saw last is not to be missed.
         let is_over = self.thread.as_ref().is_none_or(JoinHandle::is_finished);

@@ -19,10 +19,10 @@
 //! | `descriptors_at_begin`, `descriptors_at_end` | the same |
 //! | `memory_growth_per_hour`, `descriptor_growth_per_hour` | slope of a line through all slices |
 //! | `latency_p50_drift`, `latency_p99_drift` | last fifth over first fifth: 1 is no drift |
-//! | `produce_to_consume_latency_p50` ..., `produce_to_consume_acknowledged_p50` ... | of all |
+//! | `produce_to_consume_latency_p50` ..., `..._acknowledged_p50` ... | of all batches |
 //! | `scheduled_requests`, `unanswered_requests` | checked: all were due, all came |
 //! | `answered_rate`, `server_cpu_cores`, `server_cpu_per_gb` | of the whole time |
-//! | `kept_bytes_max`, `kept_bytes_at_end` | of logs on disk, under load and when retention is done |
+//! | `kept_bytes_max`, `kept_bytes_at_end` | of logs, under load and when retention is done |
 //! | `log_starts`, `log_ends` | offsets of the partitions at the end |
 //! | `generator_busy`, `generator_late_p99`, `generator_is_bottleneck` | as in end-to-end |
 //!
@@ -137,7 +137,8 @@ fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let length = observed.measured.plan.warm_up + observed.measured.plan.counted;
     let planned = end_to_end::scheduled(f64_of(context.parameters.number("rate")), length);
     let source = "an open loop offers what its rate says, whatever becomes of it";
-    recorder.expect("scheduled_requests", (scheduled, planned), source);
+    let beside = scheduled.abs_diff(planned);
+    recorder.expect("requests_beside_the_schedule", (beside, 0), source);
     let source = "every batch that is sent reaches the consumer";
     recorder.expect("unanswered_requests", (observed.measured.tally.open(), 0), source);
     retention(context, (&server, written), recorder)?;

@@ -23,6 +23,8 @@ pub struct Point<'a> {
     pub percent: Option<u64>,
     /// Requests a second by the schedule.
     pub offered: Option<f64>,
+    /// The parameter, which may leave it to be found.
+    pub rate_given: u64,
     pub observed: &'a Observed,
 }
 
@@ -125,7 +127,7 @@ fn share(recorder: &mut Recorder, kind: Kind, point: &Point<'_>) {
     recorder.forget("percent");
     recorder.vary("rate", offered.round());
     recorder.figure(&format!("{of}_latency_p99_at_rate"), p99, unit::NS.told());
-    recorder.vary("rate", 0);
+    recorder.vary("rate", point.rate_given);
     if let Some(percent) = point.percent {
         recorder.vary("percent", percent);
     }

@@ -60,6 +60,8 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::limits::EXPERIMENT,
     &experiments::sparse_index::EXPERIMENT,
     &experiments::restart::EXPERIMENT,
+    &experiments::end_to_end::EXPERIMENT,
+    &experiments::soak::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

@@ -1,6 +1,7 @@
 //! Each experiment answers one question of the design with figures.
 
 pub mod chains;
+pub mod end_to_end;
 pub mod journal;
 pub mod limits;
 pub mod load;
@@ -10,6 +11,7 @@ pub mod restart;
 pub mod roll_by_size;
 pub mod self_test;
 pub mod sparse_index;
+pub mod soak;
 pub mod splice;
 
 use std::io;

@@ -3,8 +3,8 @@
 //! [`programme`] says what is appended, [`phenomenon`] reads the files back, [`cost`] times the
 //! appends that roll against those that don't.
 
-mod cost;
-mod phenomenon;
+pub(super) mod cost;
+pub(super) mod phenomenon;
 mod programme;
 
 use uringlog::LogConfig;

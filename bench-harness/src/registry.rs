@@ -49,6 +49,7 @@ use crate::run::Context;
 /// Every experiment, in the order in which `all` runs them and reports show them.
 pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::roll_by_size::EXPERIMENT,
+    &experiments::roll_by_time::EXPERIMENT,
     &experiments::limits::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];

@@ -51,6 +51,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::roll_by_size::EXPERIMENT,
     &experiments::roll_by_time::EXPERIMENT,
     &experiments::limits::EXPERIMENT,
+    &experiments::batch_on_disk::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

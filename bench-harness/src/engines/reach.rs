@@ -2,9 +2,9 @@
 
 use uringlog::{ByteCount, Engine, LogConfig};
 
-use super::library;
 use super::server::{self, Server};
 use super::sink::Sink;
+use super::{EngineName, library};
 use crate::experiments::Failure;
 use crate::record::Recorder;
 use crate::run::Context;
@@ -43,9 +43,10 @@ impl Reach<'_> {
         }
     }
 
-    /// Whether it is the library.
-    pub fn is_library(&self) -> bool {
-        matches!(self, Reach::Library(..))
+    /// Whether costs and series are to be measured this way: ours by the library, Kafka's by the
+    /// wire.
+    pub fn is_measured(&self, context: &Context) -> bool {
+        matches!(self, Reach::Library(..)) || context.engine() == Some(EngineName::Kafka)
     }
 }
 

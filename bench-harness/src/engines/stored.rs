@@ -39,6 +39,20 @@ impl StoredBatch {
         u64::try_from(self.header.base_offset).expect("offsets on disk are not negative")
     }
 
+    /// All of it, as it stands in the file.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Name of its codec.
+    ///
+    /// # Errors
+    /// When there is no such codec.
+    pub fn codec(&self) -> Result<&'static str, Failure> {
+        let codec = self.header.codec().map_err(|error| Failure::Wrong(error.to_string()))?;
+        Ok(codec.name())
+    }
+
     /// Its records, unpacked.
     ///
     /// # Errors

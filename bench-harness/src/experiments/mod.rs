@@ -1,5 +1,6 @@
 //! Each experiment answers one question of the design with figures.
 
+pub mod batch_on_disk;
 pub mod chains;
 pub mod journal;
 pub mod limits;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use uringlog::now;
 
 use crate::engines::reach::{NO_LIMIT, Reach};
-use crate::engines::{EngineName, batches, files};
+use crate::engines::{batches, files};
 use crate::experiments::Failure;
 use crate::experiments::measure::{f64_of, u64_of};
 use crate::record::figure::Better;
@@ -39,8 +39,7 @@ pub async fn run(
     let count = |partition: u32| -> Result<u64, Failure> {
         Ok(u64_of(files::segments(&sink.directory(partition))?.len()))
     };
-    // One series for each engine: ours are shown by the library.
-    let is_shown = reach.is_library() || context.engine() == Some(EngineName::Kafka);
+    let is_shown = reach.is_measured(context);
     let began = Instant::now();
     sink.append(IDLE, batches::uniform(&[b"the only one"], now())).await?;
     let progress = context.progress(u64::from(RECORDS_A_SPAN), "a busy and an idle log");

@@ -57,11 +57,13 @@ use crate::run::Context;
 /// Every experiment, in the order in which `all` runs them and reports show them.
 pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::roll_by_size::EXPERIMENT,
+    &experiments::roll_by_time::EXPERIMENT,
     &experiments::limits::EXPERIMENT,
     &experiments::sparse_index::EXPERIMENT,
     &experiments::restart::EXPERIMENT,
     &experiments::end_to_end::EXPERIMENT,
     &experiments::soak::EXPERIMENT,
+    &experiments::batch_on_disk::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

@@ -14,11 +14,11 @@ use bytes::Bytes;
 use super::command::CommandError;
 use crate::client::{
     Acks, Answering, Client, ClientError, ProducerIdentity, Target, decode_produced,
-    encode_produce, timestamp,
+    encode_produce, partition_of_key, timestamp,
 };
 use crate::format::batch::Codec;
 use crate::format::record::{BatchBuilder, NewRecord};
-use crate::units::{Sequence, u64_of, usize_of};
+use crate::units::{Sequence, u64_of};
 use crate::wire::error::ErrorCode;
 
 /// Batches under way. A broker remembers five of each producer and partition.
@@ -130,7 +130,7 @@ impl Window {
 
     fn slot_of(&self, key: Option<&[u8]>) -> usize {
         match key {
-            Some(key) => usize_of(u64::from(partition_hash(key)) % u64_of(self.slots.len())),
+            Some(key) => partition_of_key(key, self.slots.len()),
             None => self.keyless,
         }
     }
@@ -276,52 +276,4 @@ impl Window {
 /// Whether a batch was refused only because one before it is missing.
 fn is_gap(error: &ClientError) -> bool {
     error.code() == Some(ErrorCode::OutOfOrderSequenceNumber)
-}
-
-/// A key's hash as Kafka's clients take it (32-bit MurmurHash2 with their seed), without the sign:
-/// the same key meets the same partition whatever client sent it.
-fn partition_hash(key: &[u8]) -> u32 {
-    murmur2(key) & 0x7fff_ffff
-}
-
-fn murmur2(bytes: &[u8]) -> u32 {
-    const SEED: u32 = 0x9747_b28c;
-    const FACTOR: u32 = 0x5bd1_e995;
-    let length = u32::try_from(bytes.len()).expect("a key is shorter than 2^31 bytes");
-    let mut hash = SEED ^ length;
-    let (words, tail) = bytes.as_chunks::<4>();
-    for word in words {
-        let mixed = u32::from_le_bytes(*word).wrapping_mul(FACTOR);
-        let mixed = (mixed ^ (mixed >> 24)).wrapping_mul(FACTOR);
-        hash = hash.wrapping_mul(FACTOR) ^ mixed;
-    }
-    if !tail.is_empty() {
-        let mut last = [0; 4];
-        last[..tail.len()].copy_from_slice(tail);
-        hash = (hash ^ u32::from_le_bytes(last)).wrapping_mul(FACTOR);
-    }
-    hash = (hash ^ (hash >> 13)).wrapping_mul(FACTOR);
-    hash ^ (hash >> 15)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The values that Kafka's own tests of its hash have.
-    #[test]
-    fn keys_hash_as_in_kafkas_clients() {
-        let known: [(&str, i32); 6] = [
-            ("21", -973_932_308),
-            ("foobar", -790_332_482),
-            ("a-little-bit-long-string", -985_981_536),
-            ("a-little-bit-longer-string", -1_486_304_829),
-            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
-            ("abc", 479_470_107),
-        ];
-        for (key, expected) in known {
-            let hash = i32::from_ne_bytes(murmur2(key.as_bytes()).to_ne_bytes());
-            assert_eq!(hash, expected, "{key}");
-        }
-    }
 }

@@ -9,6 +9,8 @@ mod error;
 
 mod connection;
 
+mod keys;
+
 mod produce;
 
 mod fetch;
@@ -25,4 +27,5 @@ pub use cluster_records::Target;
 pub use connection::{Answering, Connection, ConnectionOptions, Encoded};
 pub use error::ClientError;
 pub use fetch::{FetchFrom, FetchLimits, Fetched, decode_fetched, encode_fetch};
+pub use keys::{key_hash, partition_of_key};
 pub use produce::{Acks, Produced, decode_produced, encode_produce};

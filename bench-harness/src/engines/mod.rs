@@ -3,9 +3,11 @@
 pub mod batches;
 pub mod files;
 pub mod library;
+pub mod reach;
 pub mod server;
 pub mod sink;
 pub mod usage;
+pub mod stored;
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,6 @@
 //! Each experiment answers one question of the design with figures.
 
+pub mod batch_on_disk;
 pub mod chains;
 pub mod end_to_end;
 pub mod journal;
@@ -9,6 +10,7 @@ pub mod measure;
 pub mod page_cache;
 pub mod restart;
 pub mod roll_by_size;
+pub mod roll_by_time;
 pub mod self_test;
 pub mod sparse_index;
 pub mod soak;

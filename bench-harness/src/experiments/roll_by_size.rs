@@ -6,6 +6,9 @@
 mod cost;
 mod phenomenon;
 pub mod programme;
+pub(super) mod cost;
+pub(super) mod phenomenon;
+mod programme;
 
 use uringlog::LogConfig;
 

@@ -218,7 +218,10 @@ pub async fn through_the_wire(
 }
 
 /// A batch for each partition; how long each took to be acknowledged.
-async fn one_turn(
+///
+/// # Errors
+/// When one of them is refused or lost.
+pub async fn one_turn(
     partitions: &[Partition],
     batches: Vec<RecordBatch>,
 ) -> Result<Vec<Duration>, Failure> {

@@ -98,7 +98,7 @@ pub async fn record(
             check((&segments, end), &expected, recorder);
         }
         if partition == 0 {
-            listing(&folder, programme, recorder)?;
+            listing(&folder, programme.title, recorder)?;
         }
     }
     recorder.forget("partition");
@@ -113,7 +113,11 @@ fn list(segments: &[Segment], of: impl Fn(&Segment) -> u64) -> Vec<u64> {
     segments.iter().map(of).collect()
 }
 
-fn figures((segments, end): (&[Segment], u64), recorder: &mut Recorder) {
+/// Base offsets and sizes of a log's segments, and where it ends.
+///
+/// # Panics
+/// Without a segment.
+pub fn figures((segments, end): (&[Segment], u64), recorder: &mut Recorder) {
     let (active, closed) = segments.split_last().expect("a log has a segment");
     let logs = |it: &Segment| bytes(it.log);
     let bases = list(segments, |it| it.base);
@@ -162,8 +166,11 @@ fn check((segments, end): (&[Segment], u64), expected: &Expected, recorder: &mut
 }
 
 /// As the document lists the directory.
-fn listing(folder: &Path, programme: &Programme, recorder: &mut Recorder) -> Result<(), Failure> {
-    let mut table = Table::new(programme.title, &["bytes", "allocated", "file"]);
+///
+/// # Errors
+/// A directory that can't be read.
+pub fn listing(folder: &Path, title: &str, recorder: &mut Recorder) -> Result<(), Failure> {
+    let mut table = Table::new(title, &["bytes", "allocated", "file"]);
     for (name, Size { bytes, allocated }) in files::listing(folder)? {
         table.row(vec![bytes.to_string(), allocated.to_string(), name]);
     }

@@ -5,7 +5,7 @@
 
 mod cost;
 mod phenomenon;
-mod programme;
+pub mod programme;
 
 use uringlog::LogConfig;
 

@@ -98,7 +98,11 @@ impl Programme {
         Ok(Programme { title, ..asked })
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    /// Whether it can be carried out.
+    ///
+    /// # Errors
+    /// A batch that doesn't fit a segment.
+    pub fn check(&self) -> Result<(), Failure> {
         let records = self.batch_records.min(self.records);
         let values = self.record_size.saturating_mul(records);
         let bytes = match values {

@@ -64,6 +64,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::end_to_end::EXPERIMENT,
     &experiments::soak::EXPERIMENT,
     &experiments::batch_on_disk::EXPERIMENT,
+    &experiments::retention::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

@@ -114,6 +114,17 @@ impl Sink {
         Ok(())
     }
 
+    /// Where a partition begins: the first offset that can still be read.
+    ///
+    /// # Errors
+    /// When the server doesn't say.
+    pub async fn start(&self, partition: u32) -> Result<u64, Failure> {
+        match self {
+            Sink::Library(partitions) => Ok(partitions[index(partition)].cursors().log_start.0),
+            Sink::Wire(remote) => remote.listed(partition, timestamp::EARLIEST).await,
+        }
+    }
+
     /// Where a partition ends.
     ///
     /// # Errors
@@ -121,12 +132,7 @@ impl Sink {
     pub async fn end(&self, partition: u32) -> Result<u64, Failure> {
         match self {
             Sink::Library(partitions) => Ok(partitions[index(partition)].cursors().log_end.0),
-            Sink::Wire(Remote { client, topic, .. }) => {
-                let partition = i32::try_from(partition).expect("partitions are few");
-                let found = client.list_offsets(topic, partition, timestamp::LATEST).await?;
-                let negative = |_| Failure::Wrong(format!("{topic} ends at {}", found.offset));
-                u64::try_from(found.offset).map_err(negative)
-            }
+            Sink::Wire(remote) => remote.listed(partition, timestamp::LATEST).await,
         }
     }
 
@@ -187,6 +193,17 @@ impl Sink {
             Sink::Library(partitions) => partitions[index(partition)].directory().to_owned(),
             Sink::Wire(remote) => remote.data.join(format!("{}-{partition}", remote.topic)),
         }
+    }
+}
+
+impl Remote {
+    /// What ListOffsets says to one of its special times.
+    async fn listed(&self, partition: u32, time: i64) -> Result<u64, Failure> {
+        let Remote { client, topic, .. } = self;
+        let partition = i32::try_from(partition).expect("partitions are few");
+        let found = client.list_offsets(topic, partition, time).await?;
+        let negative = |_| Failure::Wrong(format!("{topic} has an offset of {}", found.offset));
+        u64::try_from(found.offset).map_err(negative)
     }
 }
 

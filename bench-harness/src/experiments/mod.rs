@@ -9,6 +9,7 @@ pub mod load;
 pub mod measure;
 pub mod page_cache;
 pub mod restart;
+pub mod retention;
 pub mod roll_by_size;
 pub mod roll_by_time;
 pub mod self_test;

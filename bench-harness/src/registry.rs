@@ -60,11 +60,11 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::roll_by_time::EXPERIMENT,
     &experiments::limits::EXPERIMENT,
     &experiments::sparse_index::EXPERIMENT,
+    &experiments::retention::EXPERIMENT,
+    &experiments::batch_on_disk::EXPERIMENT,
     &experiments::restart::EXPERIMENT,
     &experiments::end_to_end::EXPERIMENT,
     &experiments::soak::EXPERIMENT,
-    &experiments::batch_on_disk::EXPERIMENT,
-    &experiments::retention::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

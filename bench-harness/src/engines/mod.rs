@@ -6,8 +6,8 @@ pub mod library;
 pub mod reach;
 pub mod server;
 pub mod sink;
-pub mod usage;
 pub mod stored;
+pub mod usage;
 
 use std::fmt;
 use std::str::FromStr;

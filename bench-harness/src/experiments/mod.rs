@@ -13,8 +13,8 @@ pub mod retention;
 pub mod roll_by_size;
 pub mod roll_by_time;
 pub mod self_test;
-pub mod sparse_index;
 pub mod soak;
+pub mod sparse_index;
 pub mod splice;
 
 use std::io;

@@ -3,12 +3,9 @@
 //! [`programme`] says what is appended, [`phenomenon`] reads the files back, [`cost`] times the
 //! appends that roll against those that don't.
 
-mod cost;
-mod phenomenon;
-pub mod programme;
 pub(super) mod cost;
 pub(super) mod phenomenon;
-mod programme;
+pub mod programme;
 
 use uringlog::LogConfig;
 

@@ -102,10 +102,6 @@ impl Programme {
     ///
     /// # Errors
     /// One that does not, with the remedy.
-    /// Whether it can be carried out.
-    ///
-    /// # Errors
-    /// A batch that doesn't fit a segment.
     pub fn check(&self) -> Result<(), Failure> {
         let records = self.batch_records.min(self.records);
         let values = self.record_size.saturating_mul(records);

@@ -52,6 +52,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::roll_by_time::EXPERIMENT,
     &experiments::limits::EXPERIMENT,
     &experiments::batch_on_disk::EXPERIMENT,
+    &experiments::partitions::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

@@ -6,6 +6,7 @@ pub mod journal;
 pub mod limits;
 pub mod load;
 pub mod measure;
+pub mod partitions;
 pub mod roll_by_size;
 pub mod roll_by_time;
 pub mod self_test;

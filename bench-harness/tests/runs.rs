@@ -202,7 +202,8 @@ fn a_failed_cell_leaves_the_others_and_says_why() {
     let folder = folder();
     // Batches of 2 MiB fit no segment of 1 MiB: known only when the cell is carried out.
     let arguments = ["self-test", "roll-by-size", "--quick", "--engines", "plain-file"];
-    let set = ["--set", "record_size=1048576", "--durability", "device"];
+    // On a busy machine more than one sync in a hundred takes 5 ms by itself.
+    let set = ["--set", "record_size=1048576", "--set", "delay_ms=50", "--durability", "device"];
     let (out, output) = run(folder.path(), &[&arguments[..], &set[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     let state = json(&out.join("run.json"));

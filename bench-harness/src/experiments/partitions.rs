@@ -6,22 +6,31 @@
 //!
 //! # Figures
 //!
-//! | figure | part | what |
-//! |---|---|---|
-//! | `keys_per_partition` | keys | for each partition, the keys that lie in it while there are `partitions` |
-//! | `keys_per_partition_grown` | keys | the same with `grown_partitions`, one set for each of them |
-//! | `moved_keys`, `moved_share` | keys | keys whose later records lie elsewhere than the earlier ones, and their share |
-//! | `example_key_partition`, `example_key_partition_grown` | keys | where the records of `user-N`, N = `example_key`, lie |
-//! | `batches` | sticky | in all partitions, for each `partitioner` and `sticky_partitions` |
-//! | `records_in_batch` | sticky | on average |
-//! | `records_per_partition` | sticky | for each partition |
-//! | `log_bytes` | sticky | of all partitions |
-//! | `append_*`, `throughput` | sticky | latency of a batch, records a second with one batch under way |
-//! | `offset_difference` | gaps | log end minus log start |
-//! | `readable_records` | gaps | records that a consumer gets |
-//! | `control_records` | gaps | offsets that markers of transactions take |
-//! | `compacted_offsets` | gaps | offsets that nothing stands at |
-//! | `overcount` | gaps | the first by the second |
+//! Keys:
+//!
+//! - `keys_per_partition`: for each partition, the keys that lie in it while there are
+//!   `partitions`
+//! - `keys_per_partition_grown`: the same with `grown_partitions`, one set for each of them
+//! - `moved_keys`, `moved_share`: keys whose later records lie elsewhere than the earlier ones,
+//!   and their share
+//! - `example_key_partition`, `example_key_partition_grown`: where the records of `user-N`, N =
+//!   `example_key`, lie
+//!
+//! Sticky:
+//!
+//! - `batches`: in all partitions, for each `partitioner` and `sticky_partitions`
+//! - `records_in_batch`: on average
+//! - `records_per_partition`: for each partition
+//! - `log_bytes`: of all partitions
+//! - `append_*`, `throughput`: latency of a batch, records a second with one batch under way
+//!
+//! Gaps:
+//!
+//! - `offset_difference`: log end minus log start
+//! - `readable_records`: records that a consumer gets
+//! - `control_records`: offsets that markers of transactions take
+//! - `compacted_offsets`: offsets that nothing stands at
+//! - `overcount`: the first by the second
 
 mod gaps;
 mod keys;

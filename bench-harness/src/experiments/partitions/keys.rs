@@ -29,12 +29,6 @@ const BATCH_BYTES: usize = 100_000;
 pub fn check(context: &Context) -> Result<(), Failure> {
     let parameters = &context.parameters;
     let before = parameters.number("partitions");
-    let (example, keys) = (parameters.number("example_key"), parameters.number("keys"));
-    if keys <= example {
-        return Err(Failure::Usage(format!(
-            "example_key={example} is none of keys={keys}, which count from 0: lower it"
-        )));
-    }
     match parameters.numbers("grown_partitions").into_iter().find(|it| *it < before) {
         None => Ok(()),
         Some(after) => Err(Failure::Usage(format!(
@@ -76,7 +70,7 @@ pub async fn run(
         send(context, &sink, (before, b"before")).await?;
         send(context, &sink, (*after, b"after")).await?;
         let found = read_back(&sink, keys)?;
-        let moved = figures(context, (before, *after), (&found, recorder))?;
+        let moved = figures(context, (before, *after), (&found, recorder));
         let share = format!("{:.1} %", 100.0 * f64_of(moved) / f64_of(keys));
         let even = format!("{:.1} %", 100.0 * even_share(before, *after));
         let used = spread(&found, count, |it| it.after).iter().filter(|it| 0 < **it).count();
@@ -145,7 +139,7 @@ fn figures(
     context: &Context,
     (before, after): (u64, u64),
     (found, recorder): (&[Found], &mut Recorder),
-) -> Result<u64, Failure> {
+) -> u64 {
     let both = found.iter().filter(|it| it.before.is_some() && it.after.is_some()).count();
     recorder.expect("keys_with_both_records", (both, found.len()), RULE);
     let moved = u64_of(found.iter().filter(|it| it.before != it.after).count());
@@ -156,12 +150,12 @@ fn figures(
     recorder.figure("keys_per_partition_grown", spread_after, unit::COUNT);
     recorder.figure("moved_keys", moved, unit::COUNT);
     recorder.figure("moved_share", f64_of(moved) / f64_of(u64_of(found.len())), unit::RATIO);
-    let example = found[context.parameters.length("example_key")];
-    let missing = || Failure::Wrong("the example's records are not in the files".to_owned());
-    let (was, is) = example.before.zip(example.after).ok_or_else(missing)?;
-    recorder.figure("example_key_partition", was, unit::COUNT);
-    recorder.figure("example_key_partition_grown", is, unit::COUNT);
-    Ok(moved)
+    let example = found.get(context.parameters.length("example_key"));
+    if let Some((was, is)) = example.and_then(|it| it.before.zip(it.after)) {
+        recorder.figure("example_key_partition", was, unit::COUNT);
+        recorder.figure("example_key_partition_grown", is, unit::COUNT);
+    }
+    moved
 }
 
 /// Keys in each partition.
@@ -190,7 +184,8 @@ fn first_keys(context: &Context, (after, found): (u64, &[Found]), recorder: &mut
     let title = format!("Keys and their partitions, {before} and then {after}");
     let mut table = Table::new(&title, &["key", "murmur2", "before", "after"]);
     let shown = |it: Option<u32>| it.map_or("none".to_owned(), |it| it.to_string());
-    let first = (0..SHOWN.min(u64_of(found.len()))).chain((SHOWN <= example).then_some(example));
+    let first = (0..SHOWN.min(u64_of(found.len())))
+        .chain((SHOWN <= example && example < u64_of(found.len())).then_some(example));
     for number in first {
         let Found { before, after } = found[usize_of(number)];
         let key = key(number);

@@ -65,6 +65,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::restart::EXPERIMENT,
     &experiments::end_to_end::EXPERIMENT,
     &experiments::soak::EXPERIMENT,
+    &experiments::partitions::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

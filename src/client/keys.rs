@@ -1,5 +1,5 @@
-//! Which partition a key belongs to. That is the producer's decision, not the broker's: the same key
-//! meets the same partition whatever client sent it, as long as all take the same hash.
+//! Which partition a key belongs to. That is the producer's decision, not the broker's: the same
+//! key meets the same partition whatever client sent it, as long as all take the same hash.
 
 use crate::units::{u64_of, usize_of};
 

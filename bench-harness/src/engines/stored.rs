@@ -19,8 +19,6 @@ const UNPACKED_BYTES_MAX: ByteCount = ByteCount(1 << 30);
 
 /// A batch whose length and CRC hold.
 pub struct StoredBatch {
-    /// Base offset of its segment.
-    pub segment: u64,
     /// Its first byte in the file.
     pub position: u64,
     /// The 61 bytes before the records.
@@ -87,16 +85,12 @@ pub fn batches(directory: &Path) -> Result<Vec<StoredBatch>, Failure> {
         let name = SegmentFile::new(Offset(segment.base), FileKind::Log).to_string();
         let path = directory.join(name);
         let bytes = Bytes::from(fs::read(&path).doing_to("read", &path)?);
-        in_file(&path, (segment.base, &bytes), &mut found)?;
+        in_file(&path, &bytes, &mut found)?;
     }
     Ok(found)
 }
 
-fn in_file(
-    path: &Path,
-    (segment, bytes): (u64, &Bytes),
-    found: &mut Vec<StoredBatch>,
-) -> Result<(), Failure> {
+fn in_file(path: &Path, bytes: &Bytes, found: &mut Vec<StoredBatch>) -> Result<(), Failure> {
     let window = Window { bytes, at: Position(0) };
     let end = Position(0) + byte_count(bytes.len());
     let mut at = Position(0);
@@ -105,7 +99,7 @@ fn in_file(
             Scan::End => return Ok(()),
             Scan::Batch { header, at: position, next } => {
                 let bytes = bytes.slice(usize_of(position.0)..usize_of(next.0));
-                found.push(StoredBatch { segment, position: position.0, header, bytes });
+                found.push(StoredBatch { position: position.0, header, bytes });
                 at = next;
             }
             Scan::NeedMore { .. } => unreachable!("the window is the whole file"),
@@ -135,9 +129,9 @@ mod tests {
         write(0, &[one.as_bytes(), two.as_bytes()].concat());
         write(4, one.as_bytes());
         let found = batches(folder.path()).expect("three batches");
-        let shown: Vec<_> = found.iter().map(|it| (it.segment, it.position, it.bytes())).collect();
+        let shown: Vec<_> = found.iter().map(|it| (it.position, it.bytes())).collect();
         let (first, second) = (one.size().0, two.size().0);
-        assert_eq!(shown, [(0, 0, first), (0, first, second), (4, 0, first)]);
+        assert_eq!(shown, [(0, first), (first, second), (0, first)]);
         let mut values = Vec::new();
         let look = |record: &RecordView<'_>| values.extend(record.value.map(<[u8]>::to_vec));
         found[1].each_record(look).expect("records");

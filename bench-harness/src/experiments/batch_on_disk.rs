@@ -6,20 +6,29 @@
 //!
 //! # Figures
 //!
-//! | figure | part | what |
-//! |---|---|---|
-//! | `positions`, `batch_bytes`, `base_offsets` | layout | of each batch of `value_sizes`, where it begins in the file, its length, its first record's offset |
-//! | `overhead_bytes` | layout | of each, the bytes that are not of keys, values and headers |
-//! | `crcs` | layout | of each, the CRC-32C in its header; every one was found to hold |
-//! | `log_bytes` | layout | length of the file |
-//! | `bytes_in_batch` | overhead | of a batch, for each of `record_sizes` and `batch_records` |
-//! | `overhead_per_record` | overhead | its bytes that are not of values, by its records |
-//! | `overhead_share` | overhead | those bytes by all its bytes |
-//! | `append_*`, `append_throughput`, `append_rate` | overhead | latency of appends of such batches of `cost_record_size`, records and bytes of values a second |
-//! | `packed_bytes`, `unpacked_bytes`, `packed_ratio` | codecs | of a batch, for each `codec`: as stored, as it would be without a codec, the second by the first |
-//! | `pack_rate`, `unpack_rate` | codecs | bytes of unpacked records a second |
-//! | `repacked_bytes` | codecs | of a batch that came without a codec, stored by `compression_type` |
-//! | `append_repacked_*` | codecs | latency of such appends |
+//! Layout:
+//!
+//! - `positions`, `batch_bytes`, `base_offsets`: of each batch of `value_sizes`, where it
+//!   begins in the file, its length, its first record's offset
+//! - `overhead_bytes`: of each, the bytes that are not of keys, values and headers
+//! - `crcs`: of each, the CRC-32C in its header; every one was found to hold
+//! - `log_bytes`: length of the file
+//!
+//! Overhead:
+//!
+//! - `bytes_in_batch`: of a batch, for each of `record_sizes` and `batch_records`
+//! - `overhead_per_record`: its bytes that are not of values, by its records
+//! - `overhead_share`: those bytes by all its bytes
+//! - `append_*`, `append_throughput`, `append_rate`: latency of appends of such batches of
+//!   `cost_record_size`, records and bytes of values a second
+//!
+//! Codecs:
+//!
+//! - `packed_bytes`, `unpacked_bytes`, `packed_ratio`: of a batch, for each `codec`: as stored,
+//!   as it would be without a codec, the second by the first
+//! - `pack_rate`, `unpack_rate`: bytes of unpacked records a second
+//! - `repacked_bytes`: of a batch that came without a codec, stored by `compression_type`
+//! - `append_repacked_*`: latency of such appends
 
 mod codecs;
 mod layout;

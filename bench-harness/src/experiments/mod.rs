@@ -10,6 +10,7 @@ pub mod measure;
 pub mod page_cache;
 pub mod restart;
 pub mod retention;
+pub mod partitions;
 pub mod roll_by_size;
 pub mod roll_by_time;
 pub mod self_test;

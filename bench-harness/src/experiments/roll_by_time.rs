@@ -6,18 +6,35 @@
 //!
 //! # Figures
 //!
-//! | figure | part | what |
-//! |---|---|---|
-//! | `base_offsets`, `log_end_offset`, `log_bytes`, `closed_log_bytes`, `closed_index_bytes`, `closed_time_index_bytes`, `active_index_bytes`, ... | programme | as in roll-by-size, of the log of `records` records; one set for each `timestamps` |
-//! | `full_index_base_offsets` | full index | base offsets, for each `index_timestamps` (`rising`: each record has a time of its own, `equal`: all have the same) |
-//! | `full_index_closed_index_bytes`, `full_index_closed_time_index_bytes` | full index | sizes of the closed segments' indexes |
-//! | `busy_segments`, `idle_segments`, `idle_segments_after_append` | idle | segments of the log that got records all the time, of the one that got one at the beginning, and of the latter after one more record |
-//! | `idle_record_age_ms` | idle | how old the first record was then |
-//! | `first_roll_ms` | jitter | for each partition, how much later than the first record of the first segment that of the second is, for each of `jitter_ms` |
-//! | `most_that_roll_together` | jitter | partitions that roll in the same turn at most |
-//! | `rolls` | jitter | of all partitions |
-//! | `append_that_rolls_*`, `other_append_*` | jitter | latency of appends |
-//! | `turn_that_rolls_*`, `other_turn_*` | jitter | until all partitions of a turn have their acknowledgement |
+//! Programme:
+//!
+//! - `base_offsets`, `log_end_offset`, `log_bytes`, `closed_log_bytes`, `closed_index_bytes`,
+//!   `closed_time_index_bytes`, `active_index_bytes`, ...: as in roll-by-size, of the log of
+//!   `records` records; one set for each `timestamps`
+//!
+//! Full index:
+//!
+//! - `full_index_base_offsets`: base offsets, for each `index_timestamps` (`rising`: each
+//!   record has a time of its own, `equal`: all have the same)
+//! - `full_index_closed_index_bytes`, `full_index_closed_time_index_bytes`: sizes of the closed
+//!   segments' indexes
+//!
+//! Idle:
+//!
+//! - `busy_segments`, `idle_segments`, `idle_segments_after_append`: segments of the log that
+//!   got records all the time, of the one that got one at the beginning, and of the latter
+//!   after one more record
+//! - `idle_record_age_ms`: how old the first record was then
+//!
+//! Jitter:
+//!
+//! - `first_roll_ms`: for each partition, how much later than the first record of the first
+//!   segment that of the second is, for each of `jitter_ms`
+//! - `most_that_roll_together`: partitions that roll in the same turn at most
+//! - `rolls`: of all partitions
+//! - `append_that_rolls_*`, `other_append_*`: latency of appends
+//! - `turn_that_rolls_*`, `other_turn_*`: until all partitions of a turn have their
+//!   acknowledgement
 
 mod full_index;
 mod idle;

@@ -92,7 +92,8 @@ fn record((busy, idle, after, age): (u64, u64, u64, u64), recorder: &mut Recorde
         "busy-and-idle",
         "Segments of a busy log and of an idle one",
         "The busy log's line climbs a step about every segment.ms, at a mark each; the idle one's \
-         stays at one segment, however long that is, and takes its step when its next record comes.",
+         stays at one segment, however long that is, and takes its step when its next record \
+         comes.",
         Kind::Timeline {
             series: names(&["segments, busy log", "segments, idle log"]),
             events: names(&["roll", "next record of the idle log"]),

@@ -51,6 +51,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::roll_by_size::EXPERIMENT,
     &experiments::limits::EXPERIMENT,
     &experiments::retention::EXPERIMENT,
+    &experiments::offsets::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

@@ -5,6 +5,7 @@ pub mod journal;
 pub mod limits;
 pub mod load;
 pub mod measure;
+pub mod offsets;
 pub mod retention;
 pub mod roll_by_size;
 pub mod self_test;

@@ -148,18 +148,25 @@ struct Programme {
 }
 
 impl Programme {
-    /// The one that is set.
+    /// The one that is set; what isn't set is made smaller where the log is too short for it.
     ///
     /// # Errors
     /// Numbers that contradict each other.
     fn asked(parameters: &Parameters) -> Result<Programme, Failure> {
+        let within = |name: &str, most: u64| {
+            let value = parameters.number(name);
+            if parameters.is_any_set(&[name]) { value } else { value.min(most) }
+        };
+        let records = parameters.number("records");
+        let unsynced = within("unsynced_records", records);
+        let consumed = within("consumed_records", records.saturating_sub(unsynced));
         let programme = Programme {
-            records: parameters.number("records"),
+            records,
             batch_records: parameters.number("batch_records"),
             record_size: parameters.number("record_size"),
-            unsynced: parameters.number("unsynced_records"),
-            consumed: parameters.number("consumed_records"),
-            deleted: parameters.number("deleted_records"),
+            unsynced,
+            consumed,
+            deleted: within("deleted_records", consumed),
         };
         programme.check()?;
         Ok(programme)

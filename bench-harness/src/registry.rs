@@ -66,6 +66,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::end_to_end::EXPERIMENT,
     &experiments::soak::EXPERIMENT,
     &experiments::partitions::EXPERIMENT,
+    &experiments::offsets::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

@@ -365,6 +365,67 @@ fn limits_are_those_of_kafka_and_each_setting_does_what_it_says() {
 }
 
 #[test]
+fn retention_takes_whole_segments_in_two_stages() {
+    let folder = folder();
+    let arguments = ["retention", "--quick", "--durability", "page-cache"];
+    let (out, output) = run(folder.path(), &arguments);
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    let both = |figure: &str, parameters: &[(&str, Value)], expected: Value| {
+        assert_eq!(values(&results, figure, parameters), vec![expected; 2], "{figure}");
+    };
+    // The document on retention.ms, then that on retention.bytes.
+    let by_time = [("rule", "time".into())];
+    both("deleted_base_offsets", &by_time, vec![0, 1005, 2010, 3015].into());
+    let sizes = vec![1_042_252, 1_042_252, 1_042_252, 1_021_531];
+    both("deleted_log_bytes", &by_time, sizes.into());
+    both("kept_base_offsets", &by_time, vec![4000].into());
+    both("earliest_offset", &by_time, 4000.into());
+    both("latest_offset", &by_time, 4000.into());
+    both("latest_offset_after_one_more", &by_time, 4001.into());
+    let by_size = [("rule", "size".into()), ("record_size", 2000.into())];
+    both("deleted_base_offsets", &by_size, vec![0, 512].into());
+    both("kept_log_bytes", &by_size, vec![1_032_144, 1_032_144, 911_243].into());
+    both("earliest_offset", &by_size, 1024.into());
+    both("latest_offset", &by_size, 2500.into());
+    both("held_from_offset", &[], 2.into());
+    both("segments_deleted", &[("cost_segments", 20.into())], 20.into());
+    // A segment's oldest record outlives its newest by what it spans.
+    let of = |figure: &str| values(&results, figure, &[("span_ms", 500.into())]);
+    let number = |value: &Value| value.as_u64().expect("milliseconds");
+    let lifetimes = of("oldest_record_lifetime").into_iter().zip(of("newest_record_lifetime"));
+    for ((oldest, newest), span) in lifetimes.zip(of("segment_span")) {
+        assert!(400 < number(&newest), "{newest} ms");
+        assert!(number(&newest) + number(&span) <= number(&oldest) + 250, "{oldest} ms");
+    }
+    let report = fs::read_to_string(out.join("report.md")).expect("a report");
+    assert!(report.contains("00000000000000003015.log.deleted"), "the stages are listed");
+    assert_eq!(files(&out, ".svg").len(), 8, "{:?}", files(&out, ".svg"));
+}
+
+#[test]
+fn offsets_say_what_a_consumer_may_read() {
+    let folder = folder();
+    let set = ["--set", "records=20", "--set", "unsynced_records=3"];
+    let (out, output) = run(folder.path(), &[&["offsets", "--quick"], &set[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    // In the device tier what waits for its sync can't be read, in the other it can.
+    let held = values(&results, "high_watermark", &[("moment", "held".into())]);
+    assert_eq!(held, [17, 17, 20, 20].map(Value::from));
+    let next = values(&results, "next_offset", &[("moment", "held".into())]);
+    assert_eq!(next, [20; 4].map(Value::from));
+    let released = values(&results, "readable_records", &[("moment", "released".into())]);
+    assert_eq!(released, [19; 4].map(Value::from));
+    let early = values(&results, "readable_before_durable_max", &[]);
+    assert_eq!(early[..2], [0; 2].map(Value::from));
+    assert!(early[2..].iter().all(|it| Some(0) < it.as_u64()), "{early:?}");
+    let after_stop = values(&results, "recovery_point_after_stop", &[]);
+    assert_eq!(after_stop, [20; 4].map(Value::from));
+    assert_eq!(files(&out, ".svg").len(), 10, "{:?}", files(&out, ".svg"));
+}
+
+#[test]
 fn an_interrupted_run_leaves_a_readable_part() {
     let folder = folder();
     let out = folder.path().join("out");

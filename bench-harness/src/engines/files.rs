@@ -1,6 +1,7 @@
 //! A partition's directory, read back from disk: uringlog's and Kafka's look the same.
 
-use std::fs;
+use std::fs::{self, DirEntry};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -44,9 +45,7 @@ pub fn segments(directory: &Path) -> Result<Vec<Segment>, Failure> {
         let name = entry.file_name();
         let file = name.to_str().and_then(SegmentFile::parse);
         let Some(file) = file.filter(|it| it.suffix == Suffix::None) else { continue };
-        let metadata = entry.metadata().doing_to("look at", &entry.path())?;
-        let blocks = metadata.blocks();
-        let size = Size { bytes: metadata.len(), allocated: blocks * STAT_BLOCK_BYTES };
+        let Some(size) = size_of(&entry)? else { continue };
         let segment = of_base(&mut segments, file.base.0);
         match file.kind {
             FileKind::Log => segment.log = Some(size),
@@ -58,6 +57,18 @@ pub fn segments(directory: &Path) -> Result<Vec<Segment>, Failure> {
     segments.retain(|it| it.log.is_some());
     segments.sort_by_key(|it| it.base);
     Ok(segments)
+}
+
+/// `None` when it has been renamed or removed since it was listed.
+fn size_of(entry: &DirEntry) -> Result<Option<Size>, Failure> {
+    match entry.metadata() {
+        Ok(metadata) => {
+            let allocated = metadata.blocks() * STAT_BLOCK_BYTES;
+            Ok(Some(Size { bytes: metadata.len(), allocated }))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).doing_to("look at", &entry.path()),
+    }
 }
 
 fn of_base(segments: &mut Vec<Segment>, base: u64) -> &mut Segment {
@@ -76,8 +87,7 @@ pub fn listing(directory: &Path) -> Result<Vec<(String, Size)>, Failure> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).doing_to("list", directory)? {
         let entry = entry.doing_to("list", directory)?;
-        let metadata = entry.metadata().doing_to("look at", &entry.path())?;
-        let size = Size { bytes: metadata.len(), allocated: metadata.blocks() * STAT_BLOCK_BYTES };
+        let Some(size) = size_of(&entry)? else { continue };
         files.push((entry.file_name().to_string_lossy().into_owned(), size));
     }
     files.sort();

@@ -9,6 +9,7 @@ pub mod load;
 pub mod measure;
 pub mod page_cache;
 pub mod restart;
+pub mod offsets;
 pub mod retention;
 pub mod partitions;
 pub mod roll_by_size;

@@ -50,6 +50,7 @@ use crate::run::Context;
 pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::roll_by_size::EXPERIMENT,
     &experiments::limits::EXPERIMENT,
+    &experiments::uring::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

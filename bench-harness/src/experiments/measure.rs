@@ -10,6 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value};
 
 use super::{Doing, Failure};
+use crate::sys::TraceCount;
 
 /// Threads of this process that the kernel runs for its rings.
 pub fn kernel_workers() -> usize {
@@ -72,6 +73,51 @@ pub fn file_system(folder: &Path) -> Result<String, Failure> {
         0x0102_1994 => "tmpfs".to_owned(),
         _ => format!("{magic:#x}"),
     })
+}
+
+/// Counters of the tracepoints that tell what a thread asks of the kernel, of the threads that it
+/// starts too.
+pub struct Traces {
+    system_calls: Option<TraceCount>,
+    punts: Option<TraceCount>,
+}
+
+/// What they stand at; `None` where tracepoints are not permitted.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Traced {
+    /// System calls of all kinds.
+    pub system_calls: Option<u64>,
+    /// Ring entries that were handed to a kernel worker.
+    pub punts: Option<u64>,
+}
+
+impl Traces {
+    /// From now on, of the calling thread.
+    pub fn of_this_thread() -> Traces {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let count = |event| TraceCount::open_with_children(event, thread);
+        Traces {
+            system_calls: count("raw_syscalls/sys_enter"),
+            punts: count("io_uring/io_uring_queue_async_work"),
+        }
+    }
+
+    /// The counts so far.
+    pub fn read(&self) -> Traced {
+        let count = |it: &Option<TraceCount>| it.as_ref().and_then(TraceCount::read);
+        Traced { system_calls: count(&self.system_calls), punts: count(&self.punts) }
+    }
+}
+
+impl Traced {
+    /// What was counted after `before`.
+    pub fn since(self, before: Traced) -> Traced {
+        let less = |after: Option<u64>, before: Option<u64>| Some(after? - before?);
+        Traced {
+            system_calls: less(self.system_calls, before.system_calls),
+            punts: less(self.punts, before.punts),
+        }
+    }
 }
 
 /// A count as a number to calculate with.

@@ -8,6 +8,7 @@ pub mod measure;
 pub mod roll_by_size;
 pub mod self_test;
 pub mod splice;
+pub mod uring;
 
 use std::io;
 use std::path::{Path, PathBuf};

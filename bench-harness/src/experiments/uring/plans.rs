@@ -1,0 +1,203 @@
+//! The log's own plans, carried out in eight ways: what the shard's thread hands to its disk is the
+//! same in each, the journal's records aside.
+//!
+//! In a turn each partition gets a batch, and the turn is over when all are acknowledged. One thing
+//! is varied at a time: partitions, bytes of a batch, whether acknowledgements wait for a sync, and
+//! whether batches of a partition that come together share a plan and its sync.
+
+use std::time::Duration;
+
+use uringlog::Durability;
+use uringlog::shard::JournalOptions;
+
+use super::cost::{Cost, Outcome, Ratios, Side, per_operation};
+use super::{pictures, point_time};
+use crate::experiments::Failure;
+use crate::experiments::journal::run::{
+    Cell, Limits, Measured, Variant, journal_options, run as run_variant,
+};
+use crate::experiments::measure::{u64_of, usize_of};
+use crate::record::Recorder;
+use crate::run::Context;
+
+/// Points with more bytes in a turn are left out.
+const TURN_BYTES_MAX: u64 = 64 << 20;
+
+/// What all ways are compared at.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Point {
+    /// What is varied.
+    sweep: &'static str,
+    partitions: u64,
+    batch_bytes: u64,
+    is_synced: bool,
+    /// Batches of a partition in a turn.
+    batches: u64,
+    is_grouped: bool,
+}
+
+/// Every point.
+///
+/// # Errors
+/// Whatever the disk refuses.
+pub fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
+    let points = points(context);
+    let mut ratios = Ratios::new("Appends");
+    let variants: Vec<Variant> = Variant::all().collect();
+    let total = u64_of(points.len() * variants.len());
+    let progress = context.progress(total, "plans in every way");
+    for point in points {
+        point.vary(recorder);
+        let mut outcomes = Vec::new();
+        for variant in super::in_turn(context, &variants) {
+            context.check()?;
+            progress.advance(1);
+            // Without syncs a journal has nothing to take over.
+            if point.is_synced || !variant.has_journal() {
+                outcomes.push(measure(context, (point, variant), recorder)?);
+            }
+        }
+        ratios.point(recorder, &point.label(), &outcomes);
+    }
+    ratios.finish(recorder);
+    notes(recorder);
+    pictures::plans(recorder);
+    Ok(())
+}
+
+fn points(context: &Context) -> Vec<Point> {
+    let parameters = &context.parameters;
+    let middle = Point {
+        sweep: "partitions",
+        partitions: parameters.number("middle_partitions"),
+        batch_bytes: parameters.number("middle_batch_bytes"),
+        is_synced: true,
+        batches: 1,
+        is_grouped: true,
+    };
+    let mut points = Vec::new();
+    for partitions in with(parameters.numbers("partitions"), middle.partitions) {
+        points.push(Point { partitions, ..middle });
+    }
+    for batch_bytes in with(parameters.numbers("batch_bytes"), middle.batch_bytes) {
+        points.push(Point { sweep: "batch_bytes", batch_bytes, ..middle });
+    }
+    for is_synced in [false, true] {
+        points.push(Point { sweep: "sync", is_synced, ..middle });
+    }
+    let batches = parameters.number("group_batches");
+    // As many bytes in a turn as in the middle.
+    let batch_bytes = (middle.batch_bytes / batches).max(128);
+    for is_grouped in [false, true] {
+        points.push(Point { sweep: "group_commit", is_grouped, batches, batch_bytes, ..middle });
+    }
+    points.retain(|it| it.turn_bytes() <= TURN_BYTES_MAX);
+    points
+}
+
+/// The sweep's points in order, the middle among them.
+fn with(mut points: Vec<u64>, middle: u64) -> Vec<u64> {
+    points.push(middle);
+    points.sort_unstable();
+    points.dedup();
+    points
+}
+
+impl Point {
+    fn turn_bytes(&self) -> u64 {
+        self.partitions * self.batch_bytes * self.batches
+    }
+
+    fn vary(&self, recorder: &mut Recorder) {
+        recorder.vary("sweep", self.sweep);
+        recorder.vary("partitions", self.partitions);
+        recorder.vary("batch_bytes", self.batch_bytes);
+        recorder.vary("sync", if self.is_synced { "fdatasync" } else { "none" });
+        recorder.vary("batches", self.batches);
+        recorder.vary("group_commit", self.is_grouped);
+    }
+
+    fn label(&self) -> String {
+        let Point { partitions, batch_bytes, .. } = self;
+        let sync = if self.is_synced { "" } else { ", no sync" };
+        let group = match (self.batches, self.is_grouped) {
+            (1, _) => String::new(),
+            (batches, true) => format!(", {batches} batches each in one plan"),
+            (batches, false) => format!(", {batches} batches each one by one"),
+        };
+        format!("{partitions} x {batch_bytes} B{sync}{group}")
+    }
+
+    fn cell(&self) -> Cell {
+        let partitions = u32::try_from(self.partitions).expect("at most 2,000");
+        Cell { partitions, batch_bytes: usize_of(self.batch_bytes) }
+    }
+
+    fn limits(&self, context: &Context) -> Limits {
+        let durability = if self.is_synced { Durability::Device } else { Durability::PageCache };
+        Limits {
+            bytes: u64::MAX,
+            time: point_time(context),
+            core: context.parameters.flag("pinned").then_some(0),
+            durability,
+            batches: u32::try_from(self.batches).expect("at most 128"),
+            is_grouped: self.is_grouped,
+            is_warmed: false,
+        }
+    }
+}
+
+fn measure(
+    context: &Context,
+    (point, variant): (Point, Variant),
+    recorder: &mut Recorder,
+) -> Result<Outcome, Failure> {
+    let plan_bytes_max = JournalOptions::default().plan_bytes_max.0;
+    let journal = journal_options(context.parameters.number("journal_bytes"), plan_bytes_max);
+    let work = (variant, point.cell());
+    let measured = run_variant(&context.folder, work, point.limits(context), journal)?;
+    let Measured { bytes, batches, wall, cpu, traced, workers, ref latency, .. } = measured;
+    let side = match (variant.is_ring(), variant.has_journal()) {
+        (true, false) => Side::Ring,
+        (true, true) => Side::RingWithJournal,
+        (false, false) => Side::Other,
+        (false, true) => Side::OtherWithJournal,
+    };
+    let wall = wall.max(Duration::from_nanos(1));
+    let way = variant.name();
+    let cost = Cost { way, side, operations: batches, bytes, wall, cpu, traced, workers, latency };
+    let outcome = cost.record("append", recorder);
+    let counts = [
+        ("append_syncs", measured.handed.syncs + measured.handed.durable_writes),
+        ("append_chains", measured.ring.chains),
+        ("append_entries", measured.ring.sqes),
+        ("append_enters", measured.ring.enters),
+    ];
+    for (name, count) in counts.into_iter().take(if variant.is_ring() { 4 } else { 1 }) {
+        per_operation(recorder, name, (count, batches));
+    }
+    Ok(outcome)
+}
+
+fn notes(recorder: &mut Recorder) {
+    recorder.note(
+        "uring, plans: `linked` is the ring engine, `journal` the same with its commit journal; \
+         `unlinked` hands each step over when the one before it is over. `serial` is the \
+         plain-file engine (`pwritev` and fdatasync on the shard's thread), `pwrite` the same \
+         with a call for each piece of a write, `pool` the same with syncs on eight threads; \
+         `plain-journal` and `pool-journal` have the commit journal without the ring. Latency is \
+         that of a turn: all batches that came together are acknowledged. `append_syncs` counts \
+         what was handed over: steps that sync, and durable writes of the journal.",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_is_part_of_a_sweep_once() {
+        assert_eq!(with(vec![1, 100], 16), [1, 16, 100]);
+        assert_eq!(with(vec![100, 16, 1], 16), [1, 16, 100]);
+    }
+}

@@ -34,7 +34,7 @@
 //! the ring has less throughput than the best other way, more latency, or more CPU.
 //!
 //! Further: `sequential_to_random` (disk); `append_chains`, `append_entries`, `append_enters` and
-//! `append_syncs` for one batch (plans); `device_bytes_read` (reads; 0 when hot, all of them when
+//! `append_syncs` for one batch (plans); `read_enters` for one answer and `device_bytes_read` (reads; 0 when hot, all of them when
 //! cold); `rewritten_bytes` for one append (syncs).
 
 mod cost;

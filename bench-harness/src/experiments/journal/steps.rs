@@ -160,7 +160,7 @@ fn split(
     for part in parts {
         let length = ByteCount(u64_of(part.len()));
         to_do.push(Step::Write { file, at, parts: [part].into_iter().collect() });
-        at = at + length;
+        at += length;
     }
 }
 

@@ -10,8 +10,8 @@ use uringlog::disk::Aligned;
 
 use super::cost::{Cost, Outcome, Side};
 use super::{new_file, pictures, point_time};
-use crate::experiments::measure::{self, Traces, f64_of, u64_of, usize_of};
-use crate::experiments::{Doing, DoingTo, Failure};
+use crate::experiments::measure::{self, Traces, u64_of, usize_of};
+use crate::experiments::{DoingTo, Failure};
 use crate::record::{Latency, Recorder, Table, unit};
 use crate::run::Context;
 
@@ -187,7 +187,7 @@ fn shuffled(count: u64, seed: u64) -> Vec<u64> {
 #[cfg(test)]
 fn successors(order: &[u64]) -> f64 {
     let count = order.windows(2).filter(|it| it[0] + 1 == it[1]).count();
-    f64_of(u64_of(count))
+    measure::f64_of(u64_of(count))
 }
 
 #[cfg(test)]

@@ -131,6 +131,21 @@ pub fn plans(recorder: &mut Recorder) {
     );
 }
 
+/// How noisy it was.
+pub fn noise(recorder: &mut Recorder) {
+    declare(
+        recorder,
+        (
+            "cpu-of-others",
+            "Share of all cores that others took, point by point",
+            "Low and level is good: a hill means that ways were measured under different \
+             conditions there, the kernel's own threads included.",
+        ),
+        Kind::Timeline { series: names(&["cpu_of_others"]), events: Vec::new() },
+        &[("part", "plans")],
+    );
+}
+
 /// From socket to file.
 pub fn socket(recorder: &mut Recorder) {
     declare(

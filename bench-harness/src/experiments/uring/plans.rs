@@ -17,7 +17,7 @@ use crate::experiments::journal::run::{
     Cell, Limits, Measured, Variant, journal_options, run as run_variant,
 };
 use crate::experiments::measure::{u64_of, usize_of};
-use crate::record::Recorder;
+use crate::record::{Recorder, unit};
 use crate::run::Context;
 
 /// Points with more bytes in a turn are left out.
@@ -62,6 +62,7 @@ pub fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     ratios.finish(recorder);
     notes(recorder);
     pictures::plans(recorder);
+    pictures::noise(recorder);
     Ok(())
 }
 
@@ -163,10 +164,14 @@ fn measure(
         (false, false) => Side::Other,
         (false, true) => Side::OtherWithJournal,
     };
+    // How disturbed the points are, in the order in which they were taken.
+    recorder.as_engine("none");
+    recorder.sample("cpu_of_others", measured.others, unit::RATIO);
     let wall = wall.max(Duration::from_nanos(1));
     let way = variant.name();
     let cost = Cost { way, side, operations: batches, bytes, wall, cpu, traced, workers, latency };
     let outcome = cost.record("append", recorder);
+    recorder.counter("bytes_appended", bytes);
     let counts = [
         ("append_syncs", measured.handed.syncs + measured.handed.durable_writes),
         ("append_chains", measured.ring.chains),

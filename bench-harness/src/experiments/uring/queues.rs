@@ -249,20 +249,20 @@ fn by_calls(
 }
 
 fn by_threads(files: &[File], load: Load) -> Result<Latency, Failure> {
-    let latency = Mutex::new(Latency::new());
+    let latency = &Mutex::new(Latency::new());
     let share = files.len().div_ceil(THREADS_MAX);
     thread::scope(|scope| {
         let work = |files| {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 let mut taken = Vec::new();
                 by_calls(files, load, |at, took| taken.push((at, took)))?;
                 let mut latency = latency.lock().expect("nobody panics with it");
                 taken.into_iter().for_each(|(at, took)| latency.record_at(at, took));
-                Ok(())
+                Ok::<(), Failure>(())
             })
         };
         let threads: Vec<_> = files.chunks(share).map(work).collect();
         threads.into_iter().try_for_each(|it| it.join().expect("no thread panics"))
     })?;
-    Ok(latency.into_inner().expect("nobody panicked with it"))
+    Ok(std::mem::take(&mut *latency.lock().expect("nobody panicked with it")))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::fs::{Advice, fadvise};
 
-use super::cost::{Cost, Outcome, Ratios, Side};
+use super::cost::{Cost, Outcome, Ratios, Side, per_operation};
 use super::{pictures, point_time};
 use crate::experiments::measure::{self, u64_of};
 use crate::experiments::splice::{Many, Mode, Read, WhenFull, fill, measure_many};
@@ -118,7 +118,7 @@ fn measure_way(
         time: point_time(context),
     };
     let before = device_bytes();
-    let Read { latency, answers, wall, cpu, workers, failed, traced, .. } =
+    let Read { latency, answers, wall, cpu, workers, enters, failed, traced } =
         measure_many(file, many)?;
     let read = device_bytes().zip(before).map(|(after, before)| after - before);
     if 0 < failed {
@@ -136,6 +136,7 @@ fn measure_way(
         latency: &latency,
     };
     let outcome = cost.record("read", recorder);
+    per_operation(recorder, "read_enters", (enters, answers));
     if let Some(read) = read {
         recorder.figure("device_bytes_read", read, DEVICE_BYTES);
     }

@@ -102,22 +102,27 @@ impl Traces {
         }
     }
 
-    /// The counts so far.
-    pub fn read(&self) -> Traced {
-        let count = |it: &Option<TraceCount>| it.as_ref().and_then(TraceCount::read);
-        Traced { system_calls: count(&self.system_calls), punts: count(&self.punts) }
+    /// The counts so far, to be given to [`Traces::since`].
+    pub fn start(&self) -> Traced {
+        let punts = count(self.punts.as_ref());
+        // Last, so that nothing of this is counted.
+        Traced { punts, system_calls: count(self.system_calls.as_ref()) }
+    }
+
+    /// What was counted since the start, without the call that asks for it.
+    pub fn since(&self, start: Traced) -> Traced {
+        let system_calls = less(count(self.system_calls.as_ref()), start.system_calls);
+        let punts = less(count(self.punts.as_ref()), start.punts);
+        Traced { system_calls: system_calls.map(|it| it - 1), punts }
     }
 }
 
-impl Traced {
-    /// What was counted after `before`.
-    pub fn since(self, before: Traced) -> Traced {
-        let less = |after: Option<u64>, before: Option<u64>| Some(after? - before?);
-        Traced {
-            system_calls: less(self.system_calls, before.system_calls),
-            punts: less(self.punts, before.punts),
-        }
-    }
+fn count(of: Option<&TraceCount>) -> Option<u64> {
+    of.and_then(TraceCount::read)
+}
+
+fn less(after: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(after? - before?)
 }
 
 /// A count as a number to calculate with.
@@ -225,6 +230,23 @@ fn shown(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exactly_the_calls_between_are_counted() {
+        let traces = Traces::of_this_thread();
+        let start = traces.start();
+        for _ in 0..10 {
+            let _parent = rustix::process::getppid();
+        }
+        let counted = traces.since(start);
+        // Where tracepoints are not permitted there is no count.
+        if let Some(system_calls) = counted.system_calls {
+            assert_eq!(system_calls, 10);
+        }
+        if let Some(punts) = counted.punts {
+            assert_eq!(punts, 0);
+        }
+    }
 
     #[test]
     fn a_cell_shows_median_and_range() {

@@ -27,8 +27,8 @@ use crate::experiments::Failure;
 use crate::experiments::measure::{self, Traced, Traces};
 use crate::record::Latency;
 
-/// Turns that are not counted: files are made in them.
-const FIRST_TURNS: usize = 3;
+/// Turns that are not counted when nothing else is said.
+const FIRST_TURNS: u32 = 3;
 /// Files that a disk may have open: three for each partition, and the journal.
 const FILES_MAX: u16 = 8192;
 /// Longest turn that is told apart.
@@ -164,6 +164,8 @@ pub struct Limits {
     pub is_grouped: bool,
     /// Whether memory for the files is touched before.
     pub is_warmed: bool,
+    /// Turns before those that are counted: files are made in them.
+    pub first_turns: u32,
 }
 
 impl Default for Limits {
@@ -177,6 +179,7 @@ impl Default for Limits {
             batches: 1,
             is_grouped: true,
             is_warmed: false,
+            first_turns: FIRST_TURNS,
         }
     }
 }
@@ -261,14 +264,14 @@ fn measure(
     let logs = (cell.partitions, limits.durability);
     let mut shard = Shard::create(disk, root, logs, journal)?;
     let mut maker = Maker::new(cell);
-    for _ in 0..FIRST_TURNS {
+    for _ in 0..limits.first_turns {
         maker.make()?;
         shard.turn(&mut maker.batches)?;
     }
     sync_file_system(root)?;
-    let (before, traced) = (counters.get(), traces.read());
+    let (before, start) = (counters.get(), traces.start());
     let mut measured = drive(&mut shard, &mut maker, limits, warm)?;
-    measured.traced = traces.read().since(traced);
+    measured.traced = traces.since(start);
     measured.ring = ring_since(counters.get(), before);
     measured.workers = measure::kernel_workers();
     Ok(measured)

@@ -53,7 +53,7 @@ pub struct Served {
     pub pipes_lent: u64,
     pub pipes_closed_dirty: u64,
     pub enters: u64,
-    /// Of the server's thread since its last connection was made.
+    /// Of the server's thread since its first request.
     pub traced: Traced,
 }
 
@@ -140,8 +140,8 @@ struct Server {
     mode: Mode,
     served: Served,
     traces: Traces,
-    /// What these stood at when the last connection was made.
-    traced: Traced,
+    /// What these stood at when the first request came.
+    begun: Option<Traced>,
     is_told_to_stop: bool,
 }
 
@@ -173,7 +173,7 @@ pub fn serve(setup: Setup, ready: &Sender<SocketAddr>) -> Result<Served, Failure
         mode: setup.mode,
         served: Served::default(),
         traces: Traces::of_this_thread(),
-        traced: Traced::default(),
+        begun: None,
         is_told_to_stop: false,
     };
     server.watch_listener()?;
@@ -201,7 +201,7 @@ impl Server {
             pipes_lent: self.pipes.lendings,
             pipes_closed_dirty: self.pipes.closed_dirty,
             enters: self.ring.enters,
-            traced: self.traces.read().since(self.traced),
+            traced: self.begun.map_or(Traced::default(), |begun| self.traces.since(begun)),
             ..self.served
         }
     }
@@ -240,7 +240,6 @@ impl Server {
                 is_closing: false,
             }));
             self.receive(self.connections.len() - 1, vec![0; RECEIVE_BYTES])?;
-            self.traced = self.traces.read();
         }
     }
 
@@ -303,6 +302,9 @@ impl Server {
         };
         connection.range = range;
         connection.phase = Phase::Header;
+        if self.begun.is_none() {
+            self.begun = Some(self.traces.start());
+        }
         let socket = self.socket(index);
         let buffer = range.left.to_le_bytes().to_vec();
         self.start(index, vec![Op::Send { socket, buffer, from: 0, to: HEADER_BYTES }])

@@ -172,7 +172,7 @@ fn short(value: f64) -> String {
 
 /// What holds for every part.
 pub fn notes(recorder: &mut Recorder) {
-    let traced = crate::experiments::measure::Traces::of_this_thread().read();
+    let traced = crate::experiments::measure::Traces::of_this_thread().start();
     if traced.system_calls.is_none() || traced.punts.is_none() {
         recorder.note(
             "uring: the kernel's tracepoints are not permitted here (they need root, or a \

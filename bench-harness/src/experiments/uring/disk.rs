@@ -144,7 +144,7 @@ fn write(
     memory.set_length(usize_of(block));
     memory.memory_mut().fill(0x5a);
     let (traces, cpu) = (Traces::of_this_thread(), measure::process_cpu());
-    let traced = traces.read();
+    let traced = traces.start();
     let mut latency = Latency::new();
     let (started, time) = (Instant::now(), point_time(context));
     let mut blocks = 0;
@@ -165,8 +165,8 @@ fn write(
         file.sync_data().doing_to("sync", path)?;
     }
     let wall = started.elapsed();
+    let traced = traces.since(traced);
     let cpu = measure::process_cpu() - cpu;
-    let traced = traces.read().since(traced);
     Ok(Written { blocks, wall, cpu, latency, traced })
 }
 

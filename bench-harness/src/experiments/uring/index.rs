@@ -126,8 +126,10 @@ fn measure_way(
     let mut appender = Appender::new(&files, (way, is_synced), bytes)?;
     // One entry less than fits, so that zeros follow.
     let appends_max = (LOG_BYTES_MAX / bytes).min(INDEX_BYTES / u64_of(TIME_ENTRY.len()) - 1);
+    // The first one finds nothing ready.
+    appender.append()?;
     let (traces, cpu) = (Traces::of_this_thread(), measure::process_cpu());
-    let (traced, started) = (traces.read(), Instant::now());
+    let (traced, started) = (traces.start(), Instant::now());
     let mut latency = Latency::new();
     while started.elapsed() < point_time(context) && appender.appends < appends_max {
         let begun = Instant::now();
@@ -135,11 +137,12 @@ fn measure_way(
         latency.record(begun.elapsed());
     }
     let wall = started.elapsed().max(Duration::from_nanos(1));
+    let traced = traces.since(traced);
     let cpu = measure::process_cpu() - cpu;
-    let traced = traces.read().since(traced);
-    let operations = appender.appends;
+    let appends = appender.appends;
     drop(appender);
-    files.check(operations, (bytes, way != Way::LogOnly))?;
+    files.check(appends, (bytes, way != Way::LogOnly))?;
+    let operations = appends - 1;
     files.paths.iter().try_for_each(|path| super::remove(path))?;
     let (bytes, latency, workers) = (operations * bytes, &latency, measure::kernel_workers());
     let cost = Cost { way: name, side, operations, bytes, wall, cpu, traced, workers, latency };

@@ -42,11 +42,7 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     numbers(
         "partitions",
-        Scaled {
-            quick: &[1, 64],
-            normal: &[1, 4, 100, 1000],
-            full: &[1, 4, 16, 64, 100, 300, 1000],
-        },
+        Scaled { quick: &[1], normal: &[1, 4, 100, 1000], full: &[1, 4, 16, 64, 100, 300, 1000] },
         (1, 2000),
         "",
         "plans: partitions that get a batch in each turn",
@@ -54,7 +50,7 @@ pub const PARAMETERS: &[Parameter] = &[
     numbers(
         "batch_bytes",
         Scaled {
-            quick: &[1024, 65_536],
+            quick: &[1024],
             normal: &[1024, 4096, 65_536, 1 << 20],
             full: &[1024, 4096, 16_384, 65_536, 131_072, 262_144, 1 << 20],
         },
@@ -64,7 +60,7 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     number(
         "middle_partitions",
-        Scaled::same(16),
+        Scaled { quick: 8, normal: 16, full: 16 },
         (1, 2000),
         "",
         "plans: partitions where something else is swept",
@@ -78,7 +74,7 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     number(
         "group_batches",
-        Scaled::same(16),
+        Scaled { quick: 8, normal: 16, full: 16 },
         (2, 128),
         "",
         "plans: batches of a partition that come together, where group commit is swept",
@@ -116,7 +112,7 @@ pub const PARAMETERS: &[Parameter] = &[
     ),
     numbers(
         "connections",
-        Scaled { quick: &[1, 16], normal: &[1, 16, 256], full: &[1, 4, 16, 64, 256] },
+        Scaled { quick: &[32], normal: &[1, 16, 256], full: &[1, 4, 16, 64, 256] },
         (1, 1024),
         "",
         "reads: connections with a request under way each",

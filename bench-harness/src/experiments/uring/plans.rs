@@ -17,6 +17,7 @@ use crate::experiments::journal::run::{
     Cell, Limits, Measured, Variant, journal_options, run as run_variant,
 };
 use crate::experiments::measure::{u64_of, usize_of};
+use crate::parameters::Scale;
 use crate::record::{Recorder, unit};
 use crate::run::Context;
 
@@ -26,8 +27,6 @@ const TURN_BYTES_MAX: u64 = 64 << 20;
 /// What all ways are compared at.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Point {
-    /// What is varied.
-    sweep: &'static str,
     partitions: u64,
     batch_bytes: u64,
     is_synced: bool,
@@ -36,7 +35,7 @@ struct Point {
     is_grouped: bool,
 }
 
-/// Every point.
+/// Every point. One that several sweeps have in common is measured once, and recorded for each.
 ///
 /// # Errors
 /// Whatever the disk refuses.
@@ -46,18 +45,24 @@ pub fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let variants: Vec<Variant> = Variant::all().collect();
     let total = u64_of(points.len() * variants.len());
     let progress = context.progress(total, "plans in every way");
-    for point in points {
-        point.vary(recorder);
-        let mut outcomes = Vec::new();
+    for (point, sweeps) in points {
+        let mut measured = Vec::new();
         for variant in super::in_turn(context, &variants) {
             context.check()?;
             progress.advance(1);
             // Without syncs a journal has nothing to take over.
             if point.is_synced || !variant.has_journal() {
-                outcomes.push(measure(context, (point, variant), recorder)?);
+                measured.push((variant, measure(context, (point, variant), recorder)?));
             }
         }
-        ratios.point(recorder, &point.label(), &outcomes);
+        for (number, sweep) in sweeps.into_iter().enumerate() {
+            point.vary(sweep, recorder);
+            let outcomes: Vec<Outcome> =
+                measured.iter().map(|(way, it)| record(*way, it, recorder)).collect();
+            if number == 0 {
+                ratios.point(recorder, &point.label(), &outcomes);
+            }
+        }
     }
     ratios.finish(recorder);
     notes(recorder);
@@ -66,33 +71,39 @@ pub fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     Ok(())
 }
 
-fn points(context: &Context) -> Vec<Point> {
+/// Points, and which sweeps each is of; the picture of the ring's ratio is over partitions, so that
+/// sweep comes first.
+fn points(context: &Context) -> Vec<(Point, Vec<&'static str>)> {
     let parameters = &context.parameters;
     let middle = Point {
-        sweep: "partitions",
         partitions: parameters.number("middle_partitions"),
         batch_bytes: parameters.number("middle_batch_bytes"),
         is_synced: true,
         batches: 1,
         is_grouped: true,
     };
-    let mut points = Vec::new();
-    for partitions in with(parameters.numbers("partitions"), middle.partitions) {
-        points.push(Point { partitions, ..middle });
-    }
-    for batch_bytes in with(parameters.numbers("batch_bytes"), middle.batch_bytes) {
-        points.push(Point { sweep: "batch_bytes", batch_bytes, ..middle });
-    }
-    for is_synced in [false, true] {
-        points.push(Point { sweep: "sync", is_synced, ..middle });
-    }
     let batches = parameters.number("group_batches");
     // As many bytes in a turn as in the middle.
     let batch_bytes = (middle.batch_bytes / batches).max(128);
-    for is_grouped in [false, true] {
-        points.push(Point { sweep: "group_commit", is_grouped, batches, batch_bytes, ..middle });
+    let together = Point { batches, batch_bytes, ..middle };
+    let by_partitions = with(parameters.numbers("partitions"), middle.partitions).into_iter();
+    let by_partitions = by_partitions.map(|partitions| Point { partitions, ..middle });
+    let by_bytes = with(parameters.numbers("batch_bytes"), middle.batch_bytes).into_iter();
+    let by_bytes = by_bytes.map(|batch_bytes| Point { batch_bytes, ..middle });
+    let by_sync = [false, true].map(|is_synced| Point { is_synced, ..middle });
+    let by_group = [false, true].map(|is_grouped| Point { is_grouped, ..together });
+    let all = by_partitions
+        .map(|it| (it, "partitions"))
+        .chain(by_bytes.map(|it| (it, "batch_bytes")))
+        .chain(by_sync.map(|it| (it, "sync")))
+        .chain(by_group.map(|it| (it, "group_commit")));
+    let mut points: Vec<(Point, Vec<&'static str>)> = Vec::new();
+    for (point, sweep) in all.filter(|(it, _)| it.turn_bytes() <= TURN_BYTES_MAX) {
+        match points.iter_mut().find(|it| it.0 == point) {
+            Some((_, sweeps)) => sweeps.push(sweep),
+            None => points.push((point, vec![sweep])),
+        }
     }
-    points.retain(|it| it.turn_bytes() <= TURN_BYTES_MAX);
     points
 }
 
@@ -109,8 +120,8 @@ impl Point {
         self.partitions * self.batch_bytes * self.batches
     }
 
-    fn vary(&self, recorder: &mut Recorder) {
-        recorder.vary("sweep", self.sweep);
+    fn vary(&self, sweep: &str, recorder: &mut Recorder) {
+        recorder.vary("sweep", sweep);
         recorder.vary("partitions", self.partitions);
         recorder.vary("batch_bytes", self.batch_bytes);
         recorder.vary("sync", if self.is_synced { "fdatasync" } else { "none" });
@@ -144,6 +155,8 @@ impl Point {
             batches: u32::try_from(self.batches).expect("at most 128"),
             is_grouped: self.is_grouped,
             is_warmed: false,
+            // A quick run shows that the ways work, not how fast they are.
+            first_turns: if context.scale == Scale::Quick { 1 } else { 3 },
         }
     }
 }
@@ -152,26 +165,37 @@ fn measure(
     context: &Context,
     (point, variant): (Point, Variant),
     recorder: &mut Recorder,
-) -> Result<Outcome, Failure> {
+) -> Result<Measured, Failure> {
     let plan_bytes_max = JournalOptions::default().plan_bytes_max.0;
     let journal = journal_options(context.parameters.number("journal_bytes"), plan_bytes_max);
     let work = (variant, point.cell());
     let measured = run_variant(&context.folder, work, point.limits(context), journal)?;
-    let Measured { bytes, batches, wall, cpu, traced, workers, ref latency, .. } = measured;
+    // How disturbed the points are, in the order in which they were taken.
+    recorder.as_engine("none");
+    recorder.sample("cpu_of_others", measured.others, unit::RATIO);
+    recorder.counter("bytes_appended", measured.bytes);
+    Ok(measured)
+}
+
+fn record(variant: Variant, measured: &Measured, recorder: &mut Recorder) -> Outcome {
     let side = match (variant.is_ring(), variant.has_journal()) {
         (true, false) => Side::Ring,
         (true, true) => Side::RingWithJournal,
         (false, false) => Side::Other,
         (false, true) => Side::OtherWithJournal,
     };
-    // How disturbed the points are, in the order in which they were taken.
-    recorder.as_engine("none");
-    recorder.sample("cpu_of_others", measured.others, unit::RATIO);
-    let wall = wall.max(Duration::from_nanos(1));
-    let way = variant.name();
-    let cost = Cost { way, side, operations: batches, bytes, wall, cpu, traced, workers, latency };
+    let cost = Cost {
+        way: variant.name(),
+        side,
+        operations: measured.batches,
+        bytes: measured.bytes,
+        wall: measured.wall.max(Duration::from_nanos(1)),
+        cpu: measured.cpu,
+        traced: measured.traced,
+        workers: measured.workers,
+        latency: &measured.latency,
+    };
     let outcome = cost.record("append", recorder);
-    recorder.counter("bytes_appended", bytes);
     let counts = [
         ("append_syncs", measured.handed.syncs + measured.handed.durable_writes),
         ("append_chains", measured.ring.chains),
@@ -179,9 +203,9 @@ fn measure(
         ("append_enters", measured.ring.enters),
     ];
     for (name, count) in counts.into_iter().take(if variant.is_ring() { 4 } else { 1 }) {
-        per_operation(recorder, name, (count, batches));
+        per_operation(recorder, name, (count, measured.batches));
     }
-    Ok(outcome)
+    outcome
 }
 
 fn notes(recorder: &mut Recorder) {

@@ -109,8 +109,9 @@ fn measure_way(
         (0..load.depth).map(|number| context.folder.join(format!("queue-{number}"))).collect();
     let files: Result<Vec<File>, Failure> = paths.iter().map(|path| new_file(path)).collect();
     let files = files?;
-    // It has its files for itself, so that dropping it is the end of them.
-    let ring = match way {
+    // Before a ring, whose polling thread is to be counted, too.
+    let traces = Traces::of_this_thread();
+    let mut ring = match way {
         Way::Ring(setup) => match ring(setup, &files, load) {
             Ok(ring) => Some(ring),
             Err(error) => {
@@ -121,20 +122,23 @@ fn measure_way(
         },
         Way::Calls | Way::Threads => None,
     };
-    let (traces, cpu) = (Traces::of_this_thread(), measure::process_cpu());
-    let (traced, started) = (traces.read(), Instant::now());
-    let (latency, workers) = match (way, ring) {
-        (_, Some(mut ring)) => by_ring(&mut ring, load)?,
-        (Way::Threads, None) => (by_threads(&files, load)?, 0),
+    let cpu = measure::process_cpu();
+    let (traced, started) = (traces.start(), Instant::now());
+    let latency = match (way, &mut ring) {
+        (_, Some(ring)) => by_ring(ring, load)?,
+        (Way::Threads, None) => by_threads(&files, load)?,
         (_, None) => {
             let mut latency = Latency::new();
             by_calls(&files, load, |at, took| latency.record_at(at, took))?;
-            (latency, 0)
+            latency
         }
     };
     let wall = started.elapsed();
+    let traced = traces.since(traced);
     let cpu = measure::process_cpu() - cpu;
-    let traced = traces.read().since(traced);
+    // Those without work stay for some seconds.
+    let workers = measure::kernel_workers();
+    drop(ring);
     let writes = latency.total().len();
     check_files(&files, (writes, load.bytes))?;
     let done = Done { latency, writes, wall, cpu, traced, workers };
@@ -187,7 +191,7 @@ fn is_over(started: Instant, load: Load, end: u64) -> bool {
     load.time <= started.elapsed() || FILE_BYTES_MAX <= end
 }
 
-fn by_ring(ring: &mut WriteRing, load: Load) -> Result<(Latency, usize), Failure> {
+fn by_ring(ring: &mut WriteRing, load: Load) -> Result<Latency, Failure> {
     let started = Instant::now();
     let mut latency = Latency::new();
     let count = ring.files().len();
@@ -195,7 +199,6 @@ fn by_ring(ring: &mut WriteRing, load: Load) -> Result<(Latency, usize), Failure
     let mut idle: Vec<usize> = (0..count).collect();
     let mut over = Vec::new();
     let bytes = u32::try_from(load.bytes).expect("at most 1 MiB");
-    let mut workers = 0;
     loop {
         for file in std::mem::take(&mut idle) {
             if !is_over(started, load, ends[file]) {
@@ -204,16 +207,13 @@ fn by_ring(ring: &mut WriteRing, load: Load) -> Result<(Latency, usize), Failure
             }
         }
         if ring.under_way() == 0 {
-            return Ok((latency, workers));
+            return Ok(latency);
         }
         ring.submit_and_wait().doing("enter")?;
         ring.reap(&mut over);
         for Appended { append, write, sync } in over.drain(..) {
             if i64::from(write) != i64::from(bytes) || sync != 0 {
                 return Err(Failure::Wrong(format!("a write gave {write}, its sync {sync}")));
-            }
-            if ends[append.file] == 0 {
-                workers = workers.max(measure::kernel_workers());
             }
             ends[append.file] += load.bytes;
             let now = Instant::now();

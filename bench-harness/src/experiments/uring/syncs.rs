@@ -148,8 +148,11 @@ fn measure_way(
         }
     };
     let mut appender = Appender::new((way, file), bytes)?;
+    // The first one finds nothing ready.
+    appender.append()?;
+    appender.rewritten = 0;
     let (traces, cpu) = (Traces::of_this_thread(), measure::process_cpu());
-    let (traced, started) = (traces.read(), Instant::now());
+    let (traced, started) = (traces.start(), Instant::now());
     let mut latency = Latency::new();
     let mut appends = 0;
     while started.elapsed() < point_time(context) && appender.end + bytes <= FILE_BYTES_MAX {
@@ -159,11 +162,11 @@ fn measure_way(
         appends += 1;
     }
     let wall = started.elapsed().max(Duration::from_nanos(1));
+    let traced = traces.since(traced);
     let cpu = measure::process_cpu() - cpu;
-    let traced = traces.read().since(traced);
     let workers = measure::kernel_workers();
     let rewritten = appender.rewritten;
-    appender.check(&path, appends)?;
+    appender.check(&path, 1 + appends)?;
     super::remove(&path)?;
     let (operations, bytes, latency) = (appends, appends * bytes, &latency);
     let cost = Cost { way: name, side, operations, bytes, wall, cpu, traced, workers, latency };

@@ -69,7 +69,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     engines: &[],
     tiers: &[],
     file_systems: true,
-    seconds: Scaled { quick: 10, normal: 150, full: 900 },
+    seconds: Scaled { quick: 10, normal: 180, full: 1500 },
     run,
 };
 

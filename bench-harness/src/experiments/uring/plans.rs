@@ -23,6 +23,8 @@ use crate::run::Context;
 
 /// Points with more bytes in a turn are left out.
 const TURN_BYTES_MAX: u64 = 64 << 20;
+/// Partitions beyond which one turn is enough to begin with.
+const MANY: u64 = 100;
 
 /// What all ways are compared at.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -145,6 +147,12 @@ impl Point {
         Cell { partitions, batch_bytes: usize_of(self.batch_bytes) }
     }
 
+    /// A quick run shows that the ways work, not how fast they are; and a turn of a thousand syncs
+    /// one after the other takes seconds.
+    fn first_turns(&self, scale: Scale) -> u32 {
+        if scale == Scale::Quick || MANY < self.partitions { 1 } else { 3 }
+    }
+
     fn limits(&self, context: &Context) -> Limits {
         let durability = if self.is_synced { Durability::Device } else { Durability::PageCache };
         Limits {
@@ -155,8 +163,7 @@ impl Point {
             batches: u32::try_from(self.batches).expect("at most 128"),
             is_grouped: self.is_grouped,
             is_warmed: false,
-            // A quick run shows that the ways work, not how fast they are.
-            first_turns: if context.scale == Scale::Quick { 1 } else { 3 },
+            first_turns: self.first_turns(context.scale),
         }
     }
 }

@@ -92,8 +92,9 @@ pub fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
         "uring, queues: a loop of its own that only writes, since SQPOLL and DEFER_TASKRUN need \
          another loop than the product's. A write's latency counts from when its file was free. \
          `coop-taskrun` has the product's flags; `registered` is that with registered files and \
-         buffers. `sqpoll` has a kernel thread that spins on a core, which counts as CPU. \
-         `threads` are at most 16, each with its share of the files.",
+         buffers. `sqpoll` has a kernel thread that spins on a core, which counts as CPU; its user \
+         spins, too, for 100 us before it waits by a call. `threads` are at most 16, each with \
+         its share of the files.",
     );
     pictures::queues(recorder);
     Ok(())

@@ -1,7 +1,7 @@
 //! What does io_uring buy on this host, and where does it lose?
 //!
-//! The experiment compares *ways* of doing the same work. A way stands where other experiments have
-//! the engine: in figures, histograms and pictures. `part` says what is compared:
+//! The experiment compares *ways* of doing the same work. A way stands where other experiments
+//! have the engine: in figures, histograms and pictures. `part` says what is compared:
 //!
 //! | part | question | operation |
 //! |---|---|---|
@@ -13,7 +13,8 @@
 //! | [`syncs`] | ways to make one append durable | `synced_write` |
 //! | [`index`] | index entries by a write or by a store into mapped memory | `indexed_append` |
 //!
-//! The last three can't run the log's plans, so they are loops of their own; each says what differs.
+//! The last three can't run the log's plans, so they are loops of their own; each says what
+//! differs.
 //!
 //! # Figures
 //!
@@ -21,7 +22,7 @@
 //!
 //! | figure | is |
 //! |---|---|
-//! | `OPERATION_throughput` | bytes/s of what was asked for; rewritten and index bytes don't count |
+//! | `OPERATION_throughput` | bytes/s of what was asked for, without rewritten and index bytes |
 //! | `OPERATION_cpu` | CPU seconds for 10^9 bytes, kernel workers and other threads included |
 //! | `OPERATION_system_calls` | for one operation, by the kernel's tracepoint, where permitted |
 //! | `OPERATION_punted` | ring entries handed to a kernel worker for one operation, likewise |
@@ -33,9 +34,23 @@
 //! `cpu_to_best_other`. Of each part, with way `none`: `points_compared`, and `points_lost` where
 //! the ring has less throughput than the best other way, more latency, or more CPU.
 //!
-//! Further: `sequential_to_random` (disk); `append_chains`, `append_entries`, `append_enters` and
-//! `append_syncs` for one batch (plans); `read_enters` for one answer and `device_bytes_read` (reads; 0 when hot, all of them when
-//! cold); `rewritten_bytes` for one append (syncs).
+//! Further, by part:
+//!
+//! | figure | is |
+//! |---|---|
+//! | `sequential_to_random` | disk: throughput in order over that in disorder |
+//! | `append_syncs` | plans: syncs and durable writes handed over for one batch |
+//! | `append_chains`, `append_entries`, `append_enters` | plans, on the ring: of one batch |
+//! | `frame_rate`, `frame_cpu`, `frame_enters`, `frame_punted` | socket: MB/s; of one frame |
+//! | `frames_in_a_plan` | socket: frames that a write gathers |
+//! | `read_enters` | reads: calls that enter the ring, for one answer |
+//! | `device_bytes_read` | reads: what the device gave; nothing when hot, all of it when cold |
+//! | `rewritten_bytes` | syncs: of the block at the log's end, for one append |
+//!
+//! What isn't a parameter of the command line and yet varies: `sweep` (what is varied in plans and
+//! reads), `pattern` (disk), `sync`, `batches` (of a partition in a turn), `group_commit`, `cache`
+//! (`hot`, `cold`). The series `cpu_of_others` says how disturbed plans were, and the counter
+//! `bytes_appended` how much each way appended at a point.
 
 mod cost;
 mod disk;

@@ -38,9 +38,18 @@ pub fn disk(recorder: &mut Recorder) {
     );
 }
 
+fn by(sweep: &'static str) -> [(&'static str, &'static str); 2] {
+    [("part", "plans"), ("sweep", sweep)]
+}
+
 /// The log's plans.
 pub fn plans(recorder: &mut Recorder) {
-    let by = |sweep| [("part", "plans"), ("sweep", sweep)];
+    appends(recorder);
+    waiting(recorder);
+}
+
+/// Throughput and cost of appends.
+fn appends(recorder: &mut Recorder) {
     declare(
         recorder,
         (
@@ -78,6 +87,31 @@ pub fn plans(recorder: &mut Recorder) {
     declare(
         recorder,
         (
+            "ring-to-best-other",
+            "Throughput of the ring over the best other way",
+            "Above 1 the ring wins, below 1 it loses.",
+        ),
+        scaling("throughput_to_best_other", "partitions"),
+        &by("partitions"),
+    );
+    declare(
+        recorder,
+        (
+            "system-calls",
+            "System calls for one batch, by partitions",
+            "A ring enters the kernel a few times a turn, so its share for a batch falls with the \
+             partitions; a loop of calls has the same for each.",
+        ),
+        bars("append_system_calls", "partitions"),
+        &by("partitions"),
+    );
+}
+
+/// What waits for whom: latency, group commit, no sync at all.
+fn waiting(recorder: &mut Recorder) {
+    declare(
+        recorder,
+        (
             "append-latency",
             "How long a turn takes until all is acknowledged",
             "The left end is the usual turn, the right end the slowest ones. Where lines cross, \
@@ -85,16 +119,6 @@ pub fn plans(recorder: &mut Recorder) {
         ),
         Kind::Percentiles { latencies: names(&["append"]) },
         &[("part", "plans"), ("sweep", "sync"), ("sync", "fdatasync")],
-    );
-    declare(
-        recorder,
-        (
-            "ring-to-best-other",
-            "Throughput of the ring over the best other way",
-            "Above 1 the ring wins, below 1 it loses.",
-        ),
-        scaling("throughput_to_best_other", "partitions"),
-        &by("partitions"),
     );
     declare(
         recorder,
@@ -117,17 +141,6 @@ pub fn plans(recorder: &mut Recorder) {
         ),
         bars("append_throughput", "sync"),
         &by("sync"),
-    );
-    declare(
-        recorder,
-        (
-            "system-calls",
-            "System calls for one batch, by partitions",
-            "A ring enters the kernel a few times a turn, so its share for a batch falls with the \
-             partitions; a loop of calls has the same for each.",
-        ),
-        bars("append_system_calls", "partitions"),
-        &by("partitions"),
     );
 }
 

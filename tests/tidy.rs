@@ -11,6 +11,7 @@ const UNSAFE_PLACES: &[&str] = &[
     "src/ring/",
     "src/disk/mmap.rs",
     "bench-harness/src/sys.rs",
+    "bench-harness/src/sys/",
     // Allocators that count.
     "tests/allocations/counting.rs",
     "tests/wire/allocations.rs",

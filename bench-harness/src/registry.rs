@@ -62,11 +62,12 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::sparse_index::EXPERIMENT,
     &experiments::retention::EXPERIMENT,
     &experiments::batch_on_disk::EXPERIMENT,
+    &experiments::offsets::EXPERIMENT,
+    &experiments::partitions::EXPERIMENT,
     &experiments::restart::EXPERIMENT,
+    &experiments::uring::EXPERIMENT,
     &experiments::end_to_end::EXPERIMENT,
     &experiments::soak::EXPERIMENT,
-    &experiments::partitions::EXPERIMENT,
-    &experiments::offsets::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

@@ -1,18 +1,25 @@
-//! The one module of the harness that holds `unsafe`: a ring that owns all memory its operations
-//! point at, tracepoint counters, the placement of kernel workers, mapped files, and the allocator.
+//! The one module of the harness that holds `unsafe`: rings that own all memory their operations
+//! point at, mapped files, tracepoint counters, the placement of kernel workers, and the allocator.
+
+pub mod mapping;
+
+pub mod write_ring;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use memmap2::Mmap;
 use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use mapping::Mapping;
 
 /// Most operations of one chain: log, index, time index, sync fit.
 pub const CHAIN_OPS_MAX: usize = 8;
@@ -32,6 +39,11 @@ pub enum Op {
     ReceivePollFirst { socket: RawFd, buffer: Vec<u8> },
     /// `send` of `buffer[from..to]`.
     Send { socket: RawFd, buffer: Vec<u8>, from: usize, to: usize },
+    /// The same without a copy where the network can do without (`SEND_ZC`): over when the kernel
+    /// has let go of the buffer.
+    SendZeroCopy { socket: RawFd, buffer: Vec<u8>, from: usize, to: usize },
+    /// `send` of `len` bytes of a mapped file.
+    SendMapped { socket: RawFd, file: Arc<Mapping>, at: u64, len: u32 },
     /// Moves bytes between a file and a pipe or a pipe and a socket; the position is a file's.
     Splice { from: RawFd, at: Option<u64>, to: RawFd, len: u32, flags: u32 },
     /// Completes when the socket takes bytes again, or failed.
@@ -157,7 +169,13 @@ impl Ring {
         for completion in self.ring.completion() {
             let (index, member) = split(completion.user_data());
             let slot = self.slots[index].as_mut().expect("a completion belongs to a chain");
-            slot.results[member] = completion.result();
+            // A send without a copy completes twice: with its result, and when its buffer is free.
+            if !cqueue::notif(completion.flags()) {
+                slot.results[member] = completion.result();
+            }
+            if cqueue::more(completion.flags()) {
+                continue;
+            }
             slot.left -= 1;
             if slot.left == 0 {
                 let slot = self.slots[index].take().expect("the slot was just used");
@@ -247,6 +265,13 @@ fn entry_of(op: &mut Op, vector: &[libc::iovec]) -> squeue::Entry {
             let part = &buffer[*from..*to];
             opcode::Send::new(types::Fd(*socket), part.as_ptr(), u32_of(part.len())).build()
         }
+        Op::SendZeroCopy { socket, buffer, from, to } => {
+            let part = &buffer[*from..*to];
+            opcode::SendZc::new(types::Fd(*socket), part.as_ptr(), u32_of(part.len())).build()
+        }
+        Op::SendMapped { socket, file, at, len } => {
+            opcode::Send::new(types::Fd(*socket), file.pointer(*at, *len), *len).build()
+        }
         Op::Splice { from, at, to, len, flags } => {
             let at = at.map_or(-1, |at| i64::try_from(at).expect("a file is below 8 EiB"));
             opcode::Splice::new(types::Fd(*from), at, types::Fd(*to), -1, *len)
@@ -300,6 +325,17 @@ pub fn give_back_free_memory() {
     unsafe { libc::malloc_trim(0) };
 }
 
+/// Starts writing a range of a file out and waits until the device has it (`sync_file_range` with
+/// all three flags): neither metadata nor the device's own cache is made durable.
+pub fn write_range_out(file: &File, at: i64, bytes: i64) -> io::Result<()> {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the call takes numbers only; the descriptor is that of an open file.
+    let outcome = unsafe { libc::sync_file_range(file.as_raw_fd(), at, bytes, flags) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Counts how often one thread passes a kernel tracepoint.
 pub struct TraceCount(File);
 
@@ -323,6 +359,17 @@ impl TraceCount {
     /// Counts `event` (for example `syscalls/sys_enter_io_uring_enter`) of thread `thread` from
     /// now on. `None` without tracefs or without the right to it.
     pub fn open(event: &str, thread: i32) -> Option<Self> {
+        Self::open_with(event, thread, 0)
+    }
+
+    /// As [`TraceCount::open`], with those threads that the thread starts from now on.
+    pub fn open_with_children(event: &str, thread: i32) -> Option<Self> {
+        /// The bit `inherit` of `perf_event_attr`.
+        const INHERIT: u64 = 1 << 1;
+        Self::open_with(event, thread, INHERIT)
+    }
+
+    fn open_with(event: &str, thread: i32, flags: u64) -> Option<Self> {
         /// `PERF_TYPE_TRACEPOINT` and `PERF_FLAG_FD_CLOEXEC` of the kernel's `perf_event.h`.
         const TRACEPOINT: u32 = 2;
         const CLOSE_ON_EXEC: libc::c_ulong = 8;
@@ -332,6 +379,7 @@ impl TraceCount {
             kind: TRACEPOINT,
             size: u32_of(size_of::<PerfAttributes>()),
             config,
+            flags,
             ..PerfAttributes::default()
         };
         let pointer: *const PerfAttributes = &raw const attributes;

@@ -426,6 +426,44 @@ fn offsets_say_what_a_consumer_may_read() {
 }
 
 #[test]
+fn uring_compares_the_same_work_in_every_way_and_says_where_the_ring_loses() {
+    let folder = folder();
+    let set = ["--set", "middle_partitions=3", "--set", "group_batches=4", "--set", "point_ms=5"];
+    let (out, output) = run(folder.path(), &[&["uring", "--quick"], &set[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    let of = |way: &str, figure: &str, parameters: &[(&str, Value)]| -> Vec<f64> {
+        let all = results.as_array().expect("results are a list").iter();
+        let ours: Value = all.filter(|it| it["engine"] == way).cloned().collect();
+        values(&ours, figure, parameters).iter().filter_map(Value::as_f64).collect()
+    };
+    let synced = |sync: &str| [("sweep", "sync".into()), ("sync", sync.into())];
+    let grouped = |is: bool| [("sweep", "group_commit".into()), ("group_commit", is.into())];
+    // The rules of the plans: a sync each, none at all, one for all batches of a partition.
+    for way in ["linked", "unlinked", "pwrite", "serial", "pool"] {
+        assert_eq!(of(way, "append_syncs", &synced("fdatasync")), [1.0], "{way}");
+        assert_eq!(of(way, "append_syncs", &synced("none")), [0.0], "{way}");
+        assert_eq!(of(way, "append_syncs", &grouped(true)), [0.25], "{way}");
+        assert_eq!(of(way, "append_syncs", &grouped(false)), [1.0], "{way}");
+    }
+    // What links save: a plan is one chain, or as many as it has steps.
+    assert_eq!(of("linked", "append_chains", &synced("fdatasync")), [1.0]);
+    assert!(1.0 < of("unlinked", "append_chains", &synced("fdatasync"))[0]);
+    for way in ["read-send", "sendfile", "splice", "send-zc", "mmap-send"] {
+        let read = |cache: &str| of(way, "device_bytes_read", &[("cache", cache.into())]);
+        assert!(read("cold").iter().all(|it| 0.0 < *it), "{way}: {:?}", read("cold"));
+        // What else the program itself is paged in from counts, too.
+        assert!(read("hot").iter().all(|it| *it < 1e6), "{way}: {:?}", read("hot"));
+    }
+    let compared = of("none", "points_compared", &[]);
+    assert_eq!(compared.len(), 5, "plans, reads, queues, syncs, index: {compared:?}");
+    assert!(compared.iter().all(|it| 0.0 < *it));
+    let report = fs::read_to_string(out.join("report.md")).expect("a report");
+    assert!(report.contains("the ring loses in"), "{report}");
+    assert!(15 <= files(&out, ".svg").len(), "{:?}", files(&out, ".svg"));
+}
+
+#[test]
 fn an_interrupted_run_leaves_a_readable_part() {
     let folder = folder();
     let out = folder.path().join("out");

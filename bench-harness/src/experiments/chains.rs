@@ -10,7 +10,7 @@ mod client;
 mod server;
 mod storage;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -137,6 +137,37 @@ impl FromStr for Cell {
         };
         Ok(Self { variant, cores, workers_max })
     }
+}
+
+/// Figures of one run of `millis` milliseconds with a load and a cell as the command line has them:
+/// their names, and their values.
+///
+/// # Errors
+/// [`Failure::Usage`] for words that don't say a load or a cell.
+pub fn measured(
+    folder: &Path,
+    (load, cell): (&str, &str),
+    is_synced: bool,
+    millis: u64,
+) -> Result<Vec<(&'static str, f64)>, Failure> {
+    let options = Options {
+        dir: folder.to_owned(),
+        name: None,
+        out: None,
+        loads: Vec::new(),
+        cells: Vec::new(),
+        receive_bytes: 256 * 1024,
+        receive_more: false,
+        sync: is_synced,
+        rounds: 1,
+        run_ms: millis,
+        run_bytes_max: 512 << 20,
+        server_core: 0,
+        client_core: 1,
+        quick: false,
+    };
+    let load = load.parse().map_err(Failure::Usage)?;
+    run_once(&options, load, cell.parse().map_err(Failure::Usage)?)
 }
 
 /// Runs every load with every cell, the cells in turn, and prints a table.

@@ -7,9 +7,10 @@ pub mod machine;
 mod pool;
 pub mod replay;
 mod report;
-mod run;
+pub mod run;
 mod shard;
 mod sizes;
+mod steps;
 mod warm;
 
 use std::fs::File;
@@ -47,7 +48,7 @@ pub struct Options {
     /// Combinations with more bytes a turn are left out.
     #[arg(long, value_parser = sizes::bytes, default_value = "64m")]
     turn_bytes_max: u64,
-    /// linked, journal, serial, pool, plain-journal, pool-journal.
+    /// linked, unlinked, journal, pwrite, serial, pool, plain-journal, pool-journal.
     #[arg(long, value_delimiter = ',', default_value = "linked,journal,serial,pool,plain-journal")]
     variants: Vec<Variant>,
     #[arg(long, default_value_t = 3)]
@@ -172,7 +173,7 @@ impl Options {
         )]
         let bytes = (self.sustain * super::measure::f64_of(self.journal().bytes.0)) as u64;
         let time = Duration::from_secs_f64(self.seconds_max);
-        Limits { bytes, time, core: self.core.0 }
+        Limits { bytes, time, core: self.core.0, is_warmed: true, ..Limits::default() }
     }
 }
 

@@ -10,6 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value};
 
 use super::{Doing, Failure};
+use crate::sys::TraceCount;
 
 /// Threads of this process that the kernel runs for its rings.
 pub fn kernel_workers() -> usize {
@@ -72,6 +73,56 @@ pub fn file_system(folder: &Path) -> Result<String, Failure> {
         0x0102_1994 => "tmpfs".to_owned(),
         _ => format!("{magic:#x}"),
     })
+}
+
+/// Counters of the tracepoints that tell what a thread asks of the kernel, of the threads that it
+/// starts too.
+pub struct Traces {
+    system_calls: Option<TraceCount>,
+    punts: Option<TraceCount>,
+}
+
+/// What they stand at; `None` where tracepoints are not permitted.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Traced {
+    /// System calls of all kinds.
+    pub system_calls: Option<u64>,
+    /// Ring entries that were handed to a kernel worker.
+    pub punts: Option<u64>,
+}
+
+impl Traces {
+    /// From now on, of the calling thread.
+    pub fn of_this_thread() -> Traces {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get();
+        let count = |event| TraceCount::open_with_children(event, thread);
+        Traces {
+            system_calls: count("raw_syscalls/sys_enter"),
+            punts: count("io_uring/io_uring_queue_async_work"),
+        }
+    }
+
+    /// The counts so far, to be given to [`Traces::since`].
+    pub fn start(&self) -> Traced {
+        let punts = count(self.punts.as_ref());
+        // Last, so that nothing of this is counted.
+        Traced { punts, system_calls: count(self.system_calls.as_ref()) }
+    }
+
+    /// What was counted since the start, without the call that asks for it.
+    pub fn since(&self, start: Traced) -> Traced {
+        let system_calls = less(count(self.system_calls.as_ref()), start.system_calls);
+        let punts = less(count(self.punts.as_ref()), start.punts);
+        Traced { system_calls: system_calls.map(|it| it - 1), punts }
+    }
+}
+
+fn count(of: Option<&TraceCount>) -> Option<u64> {
+    of.and_then(TraceCount::read)
+}
+
+fn less(after: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(after? - before?)
 }
 
 /// A count as a number to calculate with.
@@ -179,6 +230,23 @@ fn shown(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exactly_the_calls_between_are_counted() {
+        let traces = Traces::of_this_thread();
+        let start = traces.start();
+        for _ in 0..10 {
+            let _parent = rustix::process::getppid();
+        }
+        let counted = traces.since(start);
+        // Where tracepoints are not permitted there is no count.
+        if let Some(system_calls) = counted.system_calls {
+            assert_eq!(system_calls, 10);
+        }
+        if let Some(punts) = counted.punts {
+            assert_eq!(punts, 0);
+        }
+    }
 
     #[test]
     fn a_cell_shows_median_and_range() {

@@ -5,6 +5,7 @@
 //! stalled ones the same server gives the curve over the answer's size.
 
 mod client;
+mod many;
 mod pipes;
 mod probe;
 mod server;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use super::measure::{self, Row, f64_of, u64_of};
 use super::{Doing, Failure};
 use client::{Live, Readers};
+pub use many::{Many, Read, fill, measure_many};
 pub use probe::set_nonblocking;
 use server::{Served, Setup};
 
@@ -47,8 +49,8 @@ pub struct Options {
     #[arg(long)]
     out: Option<PathBuf>,
     /// steal, drop, hold (what becomes of a pipe when its socket is full), blocking, sendfile,
-    /// read-send; may be repeated.
-    #[arg(long = "mode", default_values_t = NAMES.map(|pair| pair.0))]
+    /// read-send, send-zc, mapped; may be repeated [default: all but the last two].
+    #[arg(long = "mode", default_values_t = MODES)]
     modes: Vec<Mode>,
     /// Readers that ask and never read.
     #[arg(long, default_value_t = 200)]
@@ -86,6 +88,10 @@ pub enum Mode {
     SpliceBlocking,
     Sendfile,
     ReadSend,
+    /// As `ReadSend`, but that the network may take the buffer's pages instead of copying.
+    ReadSendZeroCopy,
+    /// Sends from memory that the file is mapped to.
+    Mapped,
 }
 
 /// What becomes of a pipe that holds bytes while its socket is full.
@@ -99,13 +105,25 @@ pub enum WhenFull {
     Hold,
 }
 
-const NAMES: [(Mode, &str); 6] = [
+/// What is measured when nothing is said.
+const MODES: [Mode; 6] = [
+    Mode::Splice(WhenFull::Steal),
+    Mode::Splice(WhenFull::Drop),
+    Mode::Splice(WhenFull::Hold),
+    Mode::SpliceBlocking,
+    Mode::Sendfile,
+    Mode::ReadSend,
+];
+
+const NAMES: [(Mode, &str); 8] = [
     (Mode::Splice(WhenFull::Steal), "steal"),
     (Mode::Splice(WhenFull::Drop), "drop"),
     (Mode::Splice(WhenFull::Hold), "hold"),
     (Mode::SpliceBlocking, "blocking"),
     (Mode::Sendfile, "sendfile"),
     (Mode::ReadSend, "read-send"),
+    (Mode::ReadSendZeroCopy, "send-zc"),
+    (Mode::Mapped, "mapped"),
 ];
 
 impl FromStr for Mode {
@@ -180,11 +198,15 @@ fn row(options: &Options, Cell { mode, readers }: Cell) -> Row {
     Row { labels, rounds: Vec::new() }
 }
 
-/// Bytes that tell their position: every eight differ from all other eight.
 fn content() -> Vec<u8> {
-    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let words = 0..u64_of(FILE_BYTES / size_of::<u64>());
-    words.flat_map(|word| word.wrapping_mul(SPREAD).to_le_bytes()).collect()
+    words.flat_map(word).collect()
+}
+
+/// Bytes that tell their position: every eight differ from all other eight.
+fn word(number: u64) -> [u8; size_of::<u64>()] {
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    number.wrapping_mul(SPREAD).to_le_bytes()
 }
 
 fn served_file(dir: &Path, content: &[u8]) -> Result<File, Failure> {

@@ -1,7 +1,5 @@
 //! What an experiment hands its findings to.
 
-#![expect(dead_code, reason = "what no experiment has needed yet; goes with the last such item")]
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

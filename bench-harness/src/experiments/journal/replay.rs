@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
+use uringlog::Durability;
 use uringlog::disk::plain::PlainDisk;
 use uringlog::format::journal::{RECORDS_START, file_name};
 use uringlog::format::properties::DirectoryId;
@@ -134,7 +135,7 @@ fn fill<'a>(root: &'a Path, cell: Cell, options: &Options) -> Result<Filled<'a>,
     let settings = run::journal_options(journal_bytes(options), u64::MAX);
     let file = run::prepare(root, settings)?;
     let disk = Box::new(PlainDisk::new(FILES_MAX, None));
-    let mut shard = Shard::create(disk, root, cell.partitions, Some(file))?;
+    let mut shard = Shard::create(disk, root, (cell.partitions, Durability::Device), Some(file))?;
     shard.keep_records();
     let mut maker = Maker::new(cell);
     while shard.journal_counters().full == 0 {

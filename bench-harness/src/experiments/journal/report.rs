@@ -174,7 +174,7 @@ impl Results {
         for machine in &self.machines {
             let _ = writeln!(text, "{}", machine.line());
         }
-        let Limits { bytes: most, time, core } = self.limits;
+        let Limits { bytes: most, time, core, .. } = self.limits;
         let core = core.map_or("not pinned".to_owned(), |core| format!("pinned to core {core}"));
         let _ = writeln!(
             text,
@@ -390,10 +390,13 @@ mod tests {
     use std::time::Duration;
 
     use uringlog::log::journal::JournalCounters;
+    use uringlog::ring::RingCounters;
 
     use super::super::run::journal_options;
     use super::super::shard::Handed;
     use super::*;
+    use crate::experiments::measure::Traced;
+    use crate::record::Latency;
 
     fn run(variant: Variant, round: usize, turn_us: u64, cpu: Duration) -> Run {
         let mut turn = empty();
@@ -410,6 +413,10 @@ mod tests {
             cpu,
             others: 0.0,
             turn,
+            latency: Latency::new(),
+            ring: RingCounters::default(),
+            traced: Traced::default(),
+            workers: 0,
             settling: half.clone(),
             quiet: half,
             handed: Handed::default(),
@@ -421,7 +428,7 @@ mod tests {
 
     /// The journal with turns of so many us against 3000 us linked.
     fn results(journal_us: [u64; 3]) -> Results {
-        let limits = Limits { bytes: 1, time: Duration::from_secs(1), core: None };
+        let limits = Limits { bytes: 1, ..Limits::default() };
         let mut results = Results::new(journal_options(1 << 20, 64 << 10), limits);
         for (round, us) in journal_us.into_iter().enumerate() {
             results.runs.push(run(Variant::Linked, round, 3000, Duration::from_secs(10)));

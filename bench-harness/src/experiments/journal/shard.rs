@@ -73,11 +73,11 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Makes `partitions` new logs under `root`, in the device tier.
+    /// Makes `partitions` new logs under `root`.
     pub fn create(
         disk: Box<dyn Disk>,
         root: &Path,
-        partitions: u32,
+        (partitions, durability): (u32, Durability),
         journal: Option<JournalFile>,
     ) -> Result<Shard, Failure> {
         let mut shard = Shard {
@@ -95,7 +95,7 @@ impl Shard {
             planned: Vec::new(),
         };
         for number in 0..partitions {
-            shard.create_log(root, number);
+            shard.create_log(root, number, durability);
         }
         shard.disk.enter();
         while shard.cells.iter().any(|cell| cell.is_planned) {
@@ -108,13 +108,13 @@ impl Shard {
         Ok(shard)
     }
 
-    fn create_log(&mut self, root: &Path, number: u32) {
+    fn create_log(&mut self, root: &Path, number: u32, durability: Durability) {
         let directory: Arc<Path> = root.join(format!("bench-{number}")).into();
         let spec = LogSpec {
             number,
             directory,
             topic_id: TopicId([0xb7; 16]),
-            config: LogConfig::defaults(Durability::Device),
+            config: LogConfig::defaults(durability),
             leader_epoch: LeaderEpoch(0),
             jitter_seed: 0,
         };
@@ -161,7 +161,7 @@ impl Shard {
         self.handed
     }
 
-    /// One turn: a batch for each log, one after the other, until all are durable and shown.
+    /// One turn: as many batches for each log, one log after the other, until all are shown.
     pub fn turn(&mut self, batches: &mut Vec<RecordBatch>) -> Result<Turned, Failure> {
         self.reap(false)?;
         self.is_settling = 0 < self.housekeeping;
@@ -177,14 +177,16 @@ impl Shard {
     }
 
     fn append(&mut self, batches: &mut Vec<RecordBatch>) -> Result<(), Failure> {
-        assert_eq!(batches.len(), self.cells.len(), "one for each log");
+        let logs = self.cells.len();
+        assert!(batches.len().is_multiple_of(logs), "as many for each log");
         let now = now();
         for (number, batch) in batches.drain(..).enumerate() {
+            let number = number % logs;
             let cell = &mut self.cells[number];
             let appended = cell.log.append(batch, now);
             let appended = appended.map_err(|error| Failure::Wrong(error.to_string()))?;
-            (cell.due, cell.is_reached) = (appended.due, false);
-            self.unreached += 1;
+            cell.due = appended.due;
+            self.unreached += usize::from(std::mem::replace(&mut cell.is_reached, false));
             self.mark_dirty(number);
         }
         Ok(())

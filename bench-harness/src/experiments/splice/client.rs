@@ -43,7 +43,7 @@ fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
-fn ask(mut stream: &TcpStream, at: usize, bytes: u64) -> Result<(), Failure> {
+pub fn ask(mut stream: &TcpStream, at: usize, bytes: u64) -> Result<(), Failure> {
     let mut request = u64_of(at).to_le_bytes().to_vec();
     request.extend(bytes.to_le_bytes());
     stream.write_all(&request).doing("ask")

@@ -9,13 +9,15 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use super::pipes::{Pipe, Pipes, hop_bytes_max};
 use super::probe::set_nonblocking;
 use super::{Mode, WhenFull};
-use crate::experiments::measure::{self, u64_of, usize_of};
+use crate::experiments::measure::{self, Traced, Traces, u64_of, usize_of};
 use crate::experiments::{Doing, Failure};
+use crate::sys::mapping::Mapping;
 use crate::sys::{Finished, Op, Ring};
 
 /// Position and length.
@@ -27,7 +29,8 @@ const RING_ENTRIES: u32 = 1024;
 const RECEIVE_BYTES: usize = 64 * REQUEST_BYTES;
 /// Room of one read before it is sent.
 const COPY_BYTES_MAX: u64 = 256 << 10;
-/// The most that one `sendfile` moves, so that one socket can't hold the thread for long.
+/// The most that one `sendfile`, or one send of mapped memory, moves, so that one socket can't hold
+/// the thread for long.
 const SENDFILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What the server is told.
@@ -50,6 +53,8 @@ pub struct Served {
     pub pipes_lent: u64,
     pub pipes_closed_dirty: u64,
     pub enters: u64,
+    /// Of the server's thread since its first request.
+    pub traced: Traced,
 }
 
 /// The part of the file that is still to be sent.
@@ -130,8 +135,13 @@ struct Server {
     /// Buffers that nobody sends from.
     spare: Vec<Vec<u8>>,
     file: File,
+    /// The same file, where it is sent from memory.
+    mapped: Option<Arc<Mapping>>,
     mode: Mode,
     served: Served,
+    traces: Traces,
+    /// What these stood at when the first request came.
+    begun: Option<Traced>,
     is_told_to_stop: bool,
 }
 
@@ -146,6 +156,10 @@ pub fn serve(setup: Setup, ready: &Sender<SocketAddr>) -> Result<Served, Failure
     listener.set_nonblocking(true).doing("set O_NONBLOCK")?;
     let told = ready.send(listener.local_addr().doing("address")?);
     told.map_err(|_| Failure::Wrong("nobody waits for the server".to_owned()))?;
+    let mapped = match setup.mode {
+        Mode::Mapped => Some(Arc::new(Mapping::read_only(&setup.file).doing("map the file")?)),
+        _ => None,
+    };
     let mut server = Server {
         ring,
         listener,
@@ -155,8 +169,11 @@ pub fn serve(setup: Setup, ready: &Sender<SocketAddr>) -> Result<Served, Failure
         pipes: Pipes::new(setup.pipes_max),
         spare: Vec::new(),
         file: setup.file,
+        mapped,
         mode: setup.mode,
         served: Served::default(),
+        traces: Traces::of_this_thread(),
+        begun: None,
         is_told_to_stop: false,
     };
     server.watch_listener()?;
@@ -184,6 +201,7 @@ impl Server {
             pipes_lent: self.pipes.lendings,
             pipes_closed_dirty: self.pipes.closed_dirty,
             enters: self.ring.enters,
+            traced: self.begun.map_or(Traced::default(), |begun| self.traces.since(begun)),
             ..self.served
         }
     }
@@ -284,6 +302,9 @@ impl Server {
         };
         connection.range = range;
         connection.phase = Phase::Header;
+        if self.begun.is_none() {
+            self.begun = Some(self.traces.start());
+        }
         let socket = self.socket(index);
         let buffer = range.left.to_le_bytes().to_vec();
         self.start(index, vec![Op::Send { socket, buffer, from: 0, to: HEADER_BYTES }])
@@ -302,7 +323,8 @@ impl Server {
         match self.mode {
             Mode::Splice(_) | Mode::SpliceBlocking => self.splice(index),
             Mode::Sendfile => self.sendfile(index),
-            Mode::ReadSend => self.copy(index),
+            Mode::ReadSend | Mode::ReadSendZeroCopy => self.copy(index),
+            Mode::Mapped => self.send_mapped(index),
         }
     }
 
@@ -375,7 +397,21 @@ impl Server {
         let count = rustix::io::pread(&self.file, &mut buffer[..len], at).doing("read")?;
         assert_eq!(count, len, "the file ended early");
         let socket = self.socket(index);
-        self.start(index, vec![Op::Send { socket, buffer, from: 0, to: len }])
+        let (from, to) = (0, len);
+        let send = match self.mode {
+            Mode::ReadSendZeroCopy => Op::SendZeroCopy { socket, buffer, from, to },
+            _ => Op::Send { socket, buffer, from, to },
+        };
+        self.start(index, vec![send])
+    }
+
+    fn send_mapped(&mut self, index: usize) -> Result<(), Failure> {
+        let Range { at, left } = self.connection(index).range;
+        self.connection(index).phase = Phase::Copying;
+        let len = u32::try_from(left.min(SENDFILE_BYTES_MAX)).expect("1 MiB at most");
+        let file = self.mapped.clone().expect("the file is mapped in this mode");
+        let socket = self.socket(index);
+        self.start(index, vec![Op::SendMapped { socket, file, at, len }])
     }
 
     fn wait_for_room(&mut self, index: usize, pipe: Option<Pipe>) -> Result<(), Failure> {
@@ -408,7 +444,9 @@ impl Server {
     fn transferred(&mut self, index: usize, mut chain: Finished) -> Result<(), Failure> {
         let connection = self.connection(index);
         let phase = std::mem::replace(&mut connection.phase, Phase::Idle);
-        if let (Phase::Copying, Some(Op::Send { buffer, .. })) = (&phase, chain.ops.pop()) {
+        if matches!(phase, Phase::Copying)
+            && let Some(Op::Send { buffer, .. } | Op::SendZeroCopy { buffer, .. }) = chain.ops.pop()
+        {
             self.spare.push(buffer);
         }
         let connection = self.connection(index);

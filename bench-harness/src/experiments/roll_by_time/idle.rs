@@ -42,9 +42,12 @@ pub async fn run(
     let is_shown = reach.is_measured(context);
     let began = Instant::now();
     sink.append(IDLE, batches::uniform(&[b"the only one"], now())).await?;
-    let progress = context.progress(u64::from(RECORDS_A_SPAN), "a busy and an idle log");
-    let mut before = 1;
-    while began.elapsed() < whole {
+    let spans = context.parameters.number("idle_spans");
+    let total = spans * u64::from(RECORDS_A_SPAN);
+    let progress = context.progress(total, "a busy and an idle log");
+    let (mut before, mut records) = (1, 0);
+    // However slow the machine is, the busy log gets records over more than one segment.ms.
+    while began.elapsed() < whole || records < 2 * RECORDS_A_SPAN {
         context.check()?;
         sink.append(BUSY, batches::uniform(&[b"one of many"], now())).await?;
         let (busy, idle) = (count(BUSY)?, count(IDLE)?);
@@ -56,9 +59,10 @@ pub async fn run(
             }
         }
         before = busy;
+        records += 1;
+        progress.advance(1);
         tokio::time::sleep(segment / RECORDS_A_SPAN).await;
     }
-    progress.advance(u64::from(RECORDS_A_SPAN));
     let (busy, idle) = (count(BUSY)?, count(IDLE)?);
     let age = u64::try_from(began.elapsed().as_millis()).expect("a short time");
     sink.append(IDLE, batches::uniform(&[b"the next one"], now())).await?;

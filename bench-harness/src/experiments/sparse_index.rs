@@ -13,8 +13,9 @@
 //! | figure | |
 //! |---|---|
 //! | `entry_offsets`, `entry_positions` | lists: last offset and position of each indexed batch |
-//! | `index_entries`, `index_bytes`, `log_bytes`, `batches`, `records_of_the_segment` | what its files hold; an active index without its zeros |
-//! | `dense_index_bytes`, `records_per_entry` | what an entry for each record would take; how sparse it is |
+//! | `index_entries`, `index_bytes`, `log_bytes` | what its files hold |
+//! | `batches`, `records_of_the_segment` | counted in its `.log` |
+//! | `dense_index_bytes`, `records_per_entry` | with an entry a record; how sparse it is |
 //!
 //! Of the lookup of `lookup_offset`: `lookup_segment` (base), `lookup_probed_offsets` (entries that
 //! the binary search compares, in order), `lookup_floor_offset` and `lookup_floor_position` (the

@@ -239,8 +239,8 @@ fn pictures(recorder: &mut Recorder) {
             Picture::new(
                 &format!("search-cold-{targets}"),
                 &format!("First search in a cold index, for an offset {where_}"),
-                "On the heap the whole file is read, whatever is searched. Mapped, each page that is \
-                 missing comes with all that the device reads ahead around it, which may be as \
+                "On the heap the whole file is read, whatever is searched. Mapped, each page that \
+                 is missing comes with all that the device reads ahead around it, which may be as \
                  much. Mapped at random a search waits for a page a step, and among the newest \
                  the warm section makes that two or three.",
                 Kind::Percentiles { latencies: names(&["search_cold"]) },

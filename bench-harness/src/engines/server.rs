@@ -244,7 +244,12 @@ fn start_kafka(place: &Place<'_>, settings: &[(&str, &str)]) -> Result<Server, F
     let script = kafka_script().ok_or_else(|| {
         Failure::Skipped(format!("{KAFKA_SCRIPT} is not found; run in the project's folder"))
     })?;
-    let port = free_port()?;
+    // A folder that was used before has its port in it.
+    let used = fs::read_to_string(folder.join("server.properties")).ok();
+    let port = match used.as_deref().and_then(port_of) {
+        Some(port) => port,
+        None => free_port()?,
+    };
     let mut command = Command::new(script);
     command.arg("start").arg(folder).arg(port.to_string());
     if *tier == Tier::Device {
@@ -287,6 +292,12 @@ pub fn kafka_script() -> Option<PathBuf> {
         .find_map(|start| start.ancestors().map(|it| it.join(KAFKA_SCRIPT)).find(|it| it.is_file()))
 }
 
+/// Where a broker with these properties listens.
+fn port_of(properties: &str) -> Option<u16> {
+    let line = properties.lines().find_map(|it| it.strip_prefix("advertised.listeners="))?;
+    line.rsplit_once(':')?.1.trim().parse().ok()
+}
+
 fn free_port() -> Result<u16, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("find a free port")?;
     Ok(listener.local_addr().doing("find a free port")?.port())
@@ -311,6 +322,13 @@ mod tests {
         let stat = "42 (a) b) S 1 42 42 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 100";
         assert_eq!(cpu_of(stat), Some(Duration::from_secs(3)));
         assert_eq!(cpu_of("42 (a) S 1"), None);
+    }
+
+    #[test]
+    fn a_used_folder_tells_its_port() {
+        let properties = "node.id=1\nadvertised.listeners=PLAINTEXT://127.0.0.1:40123\nx=y\n";
+        assert_eq!(port_of(properties), Some(40_123));
+        assert_eq!(port_of("node.id=1\n"), None);
     }
 
     #[test]

@@ -22,12 +22,14 @@
 //! | `headers_read`, `checked_bytes` | batch headers read; bytes whose checksums were computed |
 //! | `indexes_rebuilt`, `rebuilt_index_bases` | how many, and which of partition 0 (list) |
 //! | `cut_off_bytes` | of torn tails |
-//! | `journal_records_replayed`, `journal_bytes_restored` | records looked at; bytes that the files lacked |
-//! | `index_bytes_before`, `index_bytes_after` | lists: used bytes of partition 0's indexes before the kill and once a server serves again |
+//! | `journal_records_replayed`, `journal_bytes_restored` | records read; bytes that files lacked |
+//! | `index_bytes_before`, `index_bytes_after` | lists: used bytes of partition 0's indexes |
 //! | `index_bytes_differing` | bytes in which they differ, all together |
 //! | `records_readable`, `records_lost` | read through the wire; acknowledged before and gone |
 //! | `recovered_segments_said` | lines of Kafka's log about recovered segments |
-//! | latencies `open`, `ready` | journals and partitions in this process; process start to serving |
+//! | latencies `open`, `ready` | journals and partitions here; process start to serving |
+//!
+//! Before means before the kill, after means once a server serves again.
 //!
 //! For each `cost_partitions` and `cost_data_bytes` (the parameter `sweep` says which is varied)
 //! and three cases: latencies `cost_open`, `cost_ready`; `cost_checked_bytes`. `outage`: seconds
@@ -56,7 +58,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     engines: EngineName::ALL,
     tiers: Tier::ALL,
     file_systems: true,
-    seconds: Scaled { quick: 3, normal: 60, full: 900 },
+    seconds: Scaled { quick: 5, normal: 60, full: 900 },
     run,
 };
 
@@ -76,7 +78,7 @@ const PARAMETERS: &[Parameter] = &[
         unit: "",
         help: "the commit journal (journal.enable); auto asks a probe of the device",
     },
-    number("repeats", scaled(1, 5, 21), (1, 1000), "", "starts of each case"),
+    number("repeats", scaled(1, 3, 11), (1, 1000), "", "starts of each case"),
     number("outage_appends", scaled(100, 2000, 10_000), (1, 10_000_000), "", "before and after"),
     Parameter {
         name: "cost",

@@ -13,8 +13,9 @@
 //! | figure | |
 //! |---|---|
 //! | `entry_offsets`, `entry_positions` | lists: last offset and position of each indexed batch |
-//! | `index_entries`, `index_bytes`, `log_bytes`, `batches`, `records_of_the_segment` | what its files hold; an active index without its zeros |
-//! | `dense_index_bytes`, `records_per_entry` | what an entry for each record would take; how sparse it is |
+//! | `index_entries`, `index_bytes`, `log_bytes` | what its files hold |
+//! | `batches`, `records_of_the_segment` | counted in its `.log` |
+//! | `dense_index_bytes`, `records_per_entry` | with an entry a record; how sparse it is |
 //!
 //! Of the lookup of `lookup_offset`: `lookup_segment` (base), `lookup_probed_offsets` (entries that
 //! the binary search compares, in order), `lookup_floor_offset` and `lookup_floor_position` (the
@@ -36,7 +37,8 @@
 //! `walked_headers_mean`, `walk_reads_mean`; latencies `lookup_hot`, `lookup_cold`;
 //! `lookup_cold_device_bytes`.
 //!
-//! For each of `targets` (uniform, tail), `search` (plain, warm-section) and `held` (heap, mmap):
+//! For each of `targets` (uniform, tail), `search` (plain, warm-section) and `held` (heap, mmap,
+//! mmap-random):
 //! `search_pages_mean`, `search_pages_in_all`, `search_hot_mean` (ns), latencies `search_hot`,
 //! `search_cold`, `search_cold_device_bytes`; `search_index_bytes`, `clock_cost`.
 //!
@@ -137,7 +139,7 @@ const PARAMETERS: &[Parameter] = &[
         scaled(32_768, 655_360, 1_310_720),
         (2, 20_000_000),
         "",
-        "entries of the index that is searched in four ways",
+        "entries of the index that is searched in every way",
     ),
     number("searches", scaled(10_000, 1_000_000, 5_000_000), (1, 100_000_000), "", "in memory"),
     numbers(

@@ -294,8 +294,8 @@ fn pictures(recorder: &mut Recorder) {
     recorder.picture(Picture::new(
         "time-to-ready",
         "From starting the process to serving",
-        "The bars of a server differ by what it scans and rebuilds; the distance between servers is \
-         mostly what starting the process takes, a Java machine for Kafka.",
+        "The bars of a server differ by what it scans and rebuilds; the distance between servers \
+         is mostly what starting the process takes, a Java machine for Kafka.",
         by_case(&["ready_p50"]),
     ));
     recorder.picture(Picture::new(
@@ -311,8 +311,8 @@ fn notes(recorder: &mut Recorder) {
     recorder.note(
         "The document says that the last segment is scanned at a restart. It is every segment from \
          the recovery point's on, and their checksums only after an unclean stop; since the \
-         recovery point follows every roll, that is the last segment once a checkpoint was written, \
-         which happens once a minute by default and every 100 ms here.",
+         recovery point follows every roll, that is the last segment once a checkpoint was \
+         written, which happens once a minute by default and every 100 ms here.",
     );
     recorder.note(
         "uringlog writes no producer snapshots and reads headers of a day instead; Kafka reads its \
@@ -320,15 +320,16 @@ fn notes(recorder: &mut Recorder) {
     );
     recorder.note(
         "SIGKILL takes a process and leaves the page cache: nothing that was written is lost, in \
-         either tier. A torn tail stands for a power cut. What was acknowledged from the page cache \
-         and torn off is lost; in the device tier the journal puts it back as far as it holds it, \
-         which is why it is asked for here (--set journal=auto leaves it to a probe of the device). It has \
-         4 MiB here, where 64 are the default. Replaying it writes to files that are in place \
-         already, which makes old segments new again: their headers are then read, too.",
+         either tier. A torn tail stands for a power cut. What was acknowledged from the page \
+         cache and torn off is lost; in the device tier the journal puts it back as far as it \
+         holds it, which is why it is asked for here (--set journal=auto leaves it to a probe of \
+         the device). It has 4 MiB here, where 64 are the default. Replaying it writes to files \
+         that are in place already, which makes old segments new again: their headers are then \
+         read, too.",
     );
     recorder.note(
-        "Kafka's time to ready includes its script's, which looks ten times a second. What it scans \
-         is not reported as figures but by its log: recovered_segments_said counts those lines.",
+        "Kafka's time to ready includes its script's, which looks ten times a second. What it \
+         scans is told by its log only: recovered_segments_said counts those lines.",
     );
 }
 

@@ -42,7 +42,7 @@ pub fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
             "% of memory",
         ],
     );
-    // The most first: what the allocator keeps of a smaller number would not count for a larger one.
+    // The most first: what the allocator keeps of a smaller number would not count for a larger.
     let mut falling = counts.clone();
     falling.sort_unstable_by(|one, other| other.cmp(one));
     for interval in &intervals {

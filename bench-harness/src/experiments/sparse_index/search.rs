@@ -1,4 +1,4 @@
-//! One index, searched in four ways: on the heap or mapped, with the warm section or without.
+//! One index, searched in every way: on the heap or mapped, with the warm section or without.
 //!
 //! The bytes are those of an `.index` that the engine wrote: an entry for every batch.
 
@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use memmap2::Advice;
 use uringlog::format::index::OFFSET_ENTRY_BYTES;
 use uringlog::shard::JournalMode;
 
@@ -29,17 +30,20 @@ const MEAN_COUNT: Unit = Unit { name: "count", better: Better::Exact };
 enum Held {
     /// Read whole, as this log does it.
     Heap,
-    /// Mapped, as Kafka does it.
+    /// Mapped, as Kafka does it: a page that is not there comes with what the device reads ahead.
     Mapped,
+    /// Mapped, and the kernel told that pages are wanted one by one (`MADV_RANDOM`).
+    MappedRandom,
 }
 
 impl Held {
-    const ALL: [Held; 2] = [Held::Heap, Held::Mapped];
+    const ALL: [Held; 3] = [Held::Heap, Held::Mapped, Held::MappedRandom];
 
     fn name(self) -> &'static str {
         match self {
             Held::Heap => "heap",
             Held::Mapped => "mmap",
+            Held::MappedRandom => "mmap-random",
         }
     }
 
@@ -52,6 +56,11 @@ impl Held {
                 Ok(search(&bytes))
             }
             Held::Mapped => Ok(search(&sys::map(file).doing("map an index")?)),
+            Held::MappedRandom => {
+                let mapped = sys::map(file).doing("map an index")?;
+                mapped.advise(Advice::Random).doing("advise on a mapped index")?;
+                Ok(search(&mapped))
+            }
         }
     }
 }
@@ -94,7 +103,7 @@ fn every_way(
     let index = std::fs::read(path).doing_to("read", path)?;
     page_cache::sync_file(path)?;
     let mut table = Table::new(
-        "One index, searched in four ways",
+        "One index, searched in every way",
         &["targets", "search", "pages a search", "pages in all", "held", "hot ns", "cold p50 us"],
     );
     let warm = u64_of(WARM_BYTES / OFFSET_ENTRY_BYTES).min(entries);
@@ -230,9 +239,10 @@ fn pictures(recorder: &mut Recorder) {
             Picture::new(
                 &format!("search-cold-{targets}"),
                 &format!("First search in a cold index, for an offset {where_}"),
-                "A mapped index waits for a page for each step that leaves the pages it has; with \
-                 the warm section a search among the newest meets two or three. On the heap the \
-                 whole file is read, in order, whatever is searched.",
+                "On the heap the whole file is read, whatever is searched. Mapped, each page that \
+                 is missing comes with all that the device reads ahead around it, which may be as \
+                 much. Mapped at random a search waits for a page a step, and among the newest \
+                 the warm section makes that two or three.",
                 Kind::Percentiles { latencies: names(&["search_cold"]) },
             )
             .only("targets", targets),
@@ -241,8 +251,8 @@ fn pictures(recorder: &mut Recorder) {
     recorder.picture(Picture::new(
         "search-hot",
         "A search in memory",
-        "All four ways take about as long: where the bytes are in memory anyhow, mapping and \
-         warm section buy nothing. A search among the newest is faster since the processor's \
+        "Where the bytes are in memory anyhow, mapping and warm section buy little, if anything. A \
+         search among the newest is faster since the processor's \
          caches hold what it looks at.",
         Kind::Bars { figures: names(&["search_hot_mean"]), by: Some("targets".to_owned()) },
     ));
@@ -259,6 +269,12 @@ fn notes(recorder: &mut Recorder) {
     recorder.note(
         "The document on offsets says 8,192 entries are kept warm; it is 8,192 bytes, so 1,024 \
          entries of an offset index and 682 of a time index (Kafka's AbstractIndex).",
+    );
+    recorder.note(
+        "What a missing page of a mapped file brings in is the device's read_ahead_kb (below \
+         /sys/block), 128 KiB by default and megabytes on some machines; search_cold_device_bytes \
+         tells. Mapped at random, it is the page alone: what the warm section saves is seen there, \
+         and where memory is so short that pages of indexes are evicted.",
     );
     recorder.note(
         "search_hot_mean is of a loop without a clock in it; the latencies of single hot searches \

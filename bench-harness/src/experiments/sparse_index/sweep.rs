@@ -208,8 +208,8 @@ fn pictures(recorder: &mut Recorder, (batches, intervals): (&[u64], &[u64])) {
                 "interval-trade",
                 &format!("Where 4,096 lies: index and scan, batches of {batch} bytes"),
                 "Falling: bytes of the index. Rising: bytes that a lookup walks over. Left of the \
-                 mark the index grows while a walk is a page at most; right of it the index is small \
-                 already and every lookup pays.",
+                 mark the index grows while a walk is a page at most; right of it the index is \
+                 small already and every lookup pays.",
                 against(&["sweep_index_bytes", "walked_bytes_mean"], "sweep_intervals"),
             )
             .only("sweep_batches", batch)

@@ -1,8 +1,8 @@
 //! Where do the offsets of a partition stand: log start, high watermark, log end, recovery point,
 //! and a consumer's position; and what may a consumer read when an acknowledgement promises a sync?
 //!
-//! [`moments`] stops the log at three moments and reads all offsets off it, [`flow`] draws them over
-//! time while records are produced, consumed and taken away, [`wire`] asks a server.
+//! [`moments`] stops the log at three moments and reads all offsets off it, [`flow`] draws them
+//! over time while records are produced, consumed and taken away, [`wire`] asks a server.
 //!
 //! # Figures
 //!
@@ -13,10 +13,10 @@
 //! - `log_start_offset`: the first record that can be read, behind `deleted_records`.
 //! - `high_watermark`: consumers read up to here.
 //! - `log_end_offset`: where the written log ends, as far as the engine knows; `next_offset`: what
-//!   the next record will get. Kafka's LEO moves when a batch is in the page cache, before its sync,
-//!   so between the two.
-//! - `durable_end_offset`: what is on the device ends here. `recovery_point`: so does what a restart
-//!   need not look at, indexes included.
+//!   the next record will get. Kafka's LEO moves when a batch is in the page cache, before its
+//!   sync, so between the two.
+//! - `durable_end_offset`: what is on the device ends here. `recovery_point`: so does what a
+//!   restart need not look at, indexes included.
 //! - `position`: what the consumer gets next, after `consumed_records`.
 //! - `readable_records` (count): what another consumer really gets from the log start on.
 //!

@@ -1,5 +1,5 @@
-//! The offsets over time, while records are produced at a steady rate, consumed by one consumer that
-//! keeps up and one that pauses, and taken away by `retention.bytes`.
+//! The offsets over time, while records are produced at a steady rate, consumed by one consumer
+//! that keeps up and one that pauses, and taken away by `retention.bytes`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -321,9 +321,10 @@ fn pictures(recorder: &mut Recorder) {
     recorder.picture(Picture::new(
         "offsets-over-time",
         "A partition's offsets over time",
-        "The log's end, the high watermark and a consumer that keeps up climb as one line; one that \
-         pauses climbs in stairs below it. The recovery point climbs with each segment that is \
-         synced, or with each sync. The log start follows in steps of whole segments, where marked.",
+        "The log's end, the high watermark and a consumer that keeps up climb as one line; one \
+         that pauses climbs in stairs below it. The recovery point climbs with each segment that \
+         is synced, or with each sync. The log start follows in steps of whole segments, where \
+         marked.",
         Kind::Timeline {
             series: names(&[
                 "next offset",

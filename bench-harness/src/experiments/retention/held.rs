@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use uringlog::{ByteCount, Engine, Partition, Timestamp, now};
+use uringlog::{ByteCount, Engine, Timestamp, now};
 
 use super::{MS, pause};
 use crate::engines::{batches, library};
@@ -17,8 +17,6 @@ const RECORDS: u64 = 8;
 const RECORDS_OF_A_SEGMENT: u64 = 2;
 /// All records but the one from the future are so old.
 const OLD_MS: i64 = 3_600_000;
-/// Several passes: when the log start hasn't moved for so long, it won't.
-const QUIET: Duration = Duration::from_millis(600);
 /// The record is to be held for longer than that.
 const WAIT_MS_MIN: u64 = 1_100;
 /// Nothing waits longer than what is asked for and this.
@@ -26,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(60);
 
 /// What became of the log.
 pub struct Held {
-    /// Where it started while the record held it.
+    /// Where it started before the last of it went: while the record held it.
     held_from: u64,
     end: u64,
     /// Where it starts since then.
@@ -68,29 +66,18 @@ pub async fn run(context: &Context, engine: &Engine) -> Result<Held, Failure> {
     let mut config = partition.config();
     config.retention_ms = Some(parameters.number("lifetime_retention_ms"));
     partition.reconfigure(config);
-    let held_from = settled(context, &partition).await?;
     let until = Instant::now() + Duration::from_millis(wait_ms) + GRACE;
     let end = partition.cursors().log_end.0;
-    while partition.cursors().log_start.0 < end && Instant::now() < until {
+    let (mut held_from, mut released_to) = (0, 0);
+    while released_to < end && Instant::now() < until {
         context.check()?;
-        pause().await;
-    }
-    let released_to = partition.cursors().log_start.0;
-    Ok(Held { held_from, end, released_to, released_after_ms: now().0 - future.0 })
-}
-
-/// Where the log starts when several passes have changed nothing.
-async fn settled(context: &Context, partition: &Partition) -> Result<u64, Failure> {
-    let (mut at, mut since) = (partition.cursors().log_start, Instant::now());
-    while since.elapsed() < QUIET {
-        context.check()?;
-        let log_start = partition.cursors().log_start;
-        if log_start != at {
-            (at, since) = (log_start, Instant::now());
+        let log_start = partition.cursors().log_start.0;
+        if released_to < log_start {
+            (held_from, released_to) = (released_to, log_start);
         }
         pause().await;
     }
-    Ok(at.0)
+    Ok(Held { held_from, end, released_to, released_after_ms: now().0 - future.0 })
 }
 
 impl Held {

@@ -262,7 +262,7 @@ impl<'a> Watch<'a> {
         loop {
             context.check()?;
             self.look().await?;
-            let is_due = rule == Rule::Size || self.seen.earliest == latest;
+            let is_due = self.is_due(context, (rule, latest));
             let is_quiet = QUIET < self.moved.elapsed();
             if is_due && is_quiet && self.now.deleted_files == 0 {
                 break;
@@ -279,6 +279,18 @@ impl<'a> Watch<'a> {
             told = deleted;
         }
         self.finish(latest).await
+    }
+
+    /// Whether everything has gone that is to go; if more does, it is seen afterwards.
+    fn is_due(&self, context: &Context, (rule, latest): (Rule, u64)) -> bool {
+        let all: Vec<_> = self.seen.all.iter().filter(|it| *it.0 < latest).collect();
+        let sizes: Vec<u64> = all.iter().map(|it| *it.1).collect();
+        let left = match rule {
+            Rule::Time => 0,
+            Rule::Size => left_by_size(&sizes, context.parameters.number("retention_bytes")),
+        };
+        let first = all.get(all.len() - left).map_or(latest, |it| *it.0);
+        first <= self.seen.earliest
     }
 
     async fn finish(self, latest: u64) -> Result<Stages, Failure> {

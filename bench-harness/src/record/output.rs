@@ -81,7 +81,8 @@ impl Output {
     pub fn create(folder: &Path) -> Result<Output, Failure> {
         if folder.join(RUN_FILE).exists() {
             return Err(Failure::Usage(format!(
-                "{} holds a run already; name another folder with --out, or remove this one",
+                "{} holds a run already; name another folder with --out, remove this one, or go on \
+                 with it with --resume",
                 folder.display()
             )));
         }
@@ -95,6 +96,19 @@ impl Output {
         let output = Output { folder: folder.into() };
         output.write_figures(&[])?;
         Ok(output)
+    }
+
+    /// Takes a folder that holds a run.
+    ///
+    /// # Errors
+    /// One that holds none, or can't be written to.
+    pub fn open(folder: &Path) -> Result<Output, Failure> {
+        if !folder.join(RUN_FILE).is_file() {
+            let text = format!("{} holds no run that could be resumed", folder.display());
+            return Err(Failure::Usage(text));
+        }
+        tempfile::tempfile_in(folder).doing_to("write to", folder)?;
+        Ok(Output { folder: folder.into() })
     }
 
     /// Where it is.

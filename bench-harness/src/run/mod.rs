@@ -6,6 +6,7 @@ pub mod context;
 pub mod machine;
 pub mod noise;
 pub mod options;
+pub mod resume;
 pub mod terminal;
 
 use std::time::{Duration, Instant};
@@ -61,7 +62,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if cells.is_empty() {
         return Err(Failure::Usage(format!("nothing is left to run: {}", skipped.join("; "))));
     }
-    let output = Output::create(&options.folder())?;
+    let folder = options.folder();
+    let output = if options.resume { Output::open(&folder) } else { Output::create(&folder) }?;
     let places = options.places(output.folder())?;
     begin(options, (output, places), (&cells, skipped))
 }
@@ -72,18 +74,23 @@ fn begin(
     (cells, skipped): (&[Cell], Vec<String>),
 ) -> Result<(), Failure> {
     let machine = MachineRecord::here(&options, &places)?;
-    let text = serde_json::to_string_pretty(&machine).expect("strings and numbers only");
-    output.write(MACHINE_FILE, &(text + "\n"))?;
-    let state = RunState {
-        state: State::Running,
-        command: machine.command,
-        started: machine.date,
-        ended: None,
-        planned: cells.len(),
-        cells: Vec::new(),
-        skipped,
+    let before = if options.resume {
+        resume::take(&output, &machine)?
+    } else {
+        let text = serde_json::to_string_pretty(&machine).expect("strings and numbers only");
+        output.write(MACHINE_FILE, &(text + "\n"))?;
+        let state = RunState {
+            state: State::Running,
+            command: machine.command,
+            started: machine.date,
+            ended: None,
+            planned: cells.len(),
+            cells: Vec::new(),
+            skipped,
+        };
+        output.write_state(&state)?;
+        resume::Before { state, figures: Vec::new() }
     };
-    output.write_state(&state)?;
     uringlog::ring::limits::raise_nofile();
     let run = Run {
         options,
@@ -92,10 +99,16 @@ fn begin(
         terminal: Terminal::new(),
         interrupt: Interrupt::listen()?,
         started: Instant::now(),
-        state,
-        figures: Vec::new(),
+        state: before.state,
+        figures: before.figures,
     };
-    run.all(cells)
+    let labels: Vec<String> = run.places.iter().map(|it| it.label.clone()).collect();
+    let is_done = |cell: &&Cell| {
+        let place = cell.place(&labels);
+        run.state.cells.iter().any(|it| it.place == place)
+    };
+    let left: Vec<&Cell> = cells.iter().filter(|it| !is_done(it)).collect();
+    run.all(&left)
 }
 
 /// Those that can be had here, and a sentence for each that can't.
@@ -114,15 +127,15 @@ fn usable_engines(options: &Options) -> (Vec<EngineName>, Vec<String>) {
 }
 
 impl Run {
-    fn all(mut self, cells: &[Cell]) -> Result<(), Failure> {
+    fn all(mut self, cells: &[&Cell]) -> Result<(), Failure> {
         self.announce(cells);
         let bar = self.terminal.task(u64::try_from(cells.len()).unwrap_or(u64::MAX), "all cells");
         self.calibrate("before", 0);
-        for cell in cells {
+        for (number, cell) in cells.iter().enumerate() {
             if self.interrupt.is_set() {
                 break;
             }
-            self.cell(cell, cells)?;
+            self.cell(cell, &cells[number + 1..])?;
             self.calibrate("between", cell.file_system);
             bar.advance(1);
         }
@@ -131,9 +144,12 @@ impl Run {
         self.end()
     }
 
-    fn announce(&self, cells: &[Cell]) {
+    fn announce(&self, cells: &[&Cell]) {
         for skipped in &self.state.skipped {
             self.terminal.tell(&format!("skipped: {skipped}"));
+        }
+        if !self.state.cells.is_empty() {
+            self.terminal.tell(&format!("{} cells are done already", self.state.cells.len()));
         }
         self.terminal.tell(&format!(
             "{} cells, {}; raw data and report in {}",
@@ -169,7 +185,7 @@ impl Run {
     }
 
     /// One cell; only what makes it senseless to go on is an error.
-    fn cell(&mut self, cell: &Cell, cells: &[Cell]) -> Result<(), Failure> {
+    fn cell(&mut self, cell: &Cell, left: &[&Cell]) -> Result<(), Failure> {
         let labels: Vec<String> = self.places.iter().map(|it| it.label.clone()).collect();
         let place = cell.place(&labels);
         let parameters = Parameters::new(cell.experiment, self.options.scale(), &self.options.set)?;
@@ -195,7 +211,6 @@ impl Run {
         self.state.cells.push(CellState { place, state: state.clone(), reason, seconds });
         let why = self.state.cells.last().and_then(|it| it.reason.clone());
         let why = why.map_or(String::new(), |why| format!(": {why}"));
-        let left = &cells[self.state.cells.len()..];
         let left = about(estimate(left, self.options.scale()));
         self.terminal.tell(&format!("{shown}: {state} in {seconds:.1} s{why} ({left} left)"));
         self.output.write_figures(&self.figures)?;
@@ -210,7 +225,7 @@ impl Run {
     ) -> Result<(), Failure> {
         let place = &self.places[cell.file_system];
         let folder = tempfile::Builder::new()
-            .prefix("bench-harness-")
+            .prefix(resume::CELL_PREFIX)
             .tempdir_in(&place.path)
             .doing_to("make a folder in", &place.path)?;
         let context = Context {
@@ -257,7 +272,7 @@ impl Run {
     }
 }
 
-fn estimate(cells: &[Cell], scale: Scale) -> Duration {
+fn estimate(cells: &[&Cell], scale: Scale) -> Duration {
     Duration::from_secs(cells.iter().map(|it| it.experiment.seconds.of(scale)).sum())
 }
 

@@ -39,6 +39,10 @@ pub struct Options {
     /// A new folder for raw data and report [default: results/run-DATE].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Go on with the run in --out, which was interrupted or had cells that failed: the same
+    /// command with this option. What is done stays.
+    #[arg(long, requires = "out")]
+    pub resume: bool,
     /// Of everything random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

@@ -89,6 +89,30 @@ impl Server {
         cpu_of(&text).unwrap_or_default()
     }
 
+    /// How it ended without having been told to, when it has within that time: for people, with
+    /// the last thing that it said.
+    pub fn ending(&mut self, patience: Duration) -> Option<String> {
+        let pid = self.pid();
+        let until = Instant::now() + patience;
+        while is_alive(pid) {
+            if until <= Instant::now() {
+                return None;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let how = match &mut self.process {
+            // Its last threads may still be about to end.
+            Process::Child { child, .. } => child.wait().ok().map(|status| status.to_string()),
+            Process::Kafka { .. } => None,
+        };
+        let how = how.map_or(String::new(), |how| format!(": {how}"));
+        let log = self.data.with_file_name("server.log");
+        let log = fs::read_to_string(log).unwrap_or_default();
+        let last = log.lines().rfind(|line| !line.trim().is_empty());
+        let last = last.map_or(String::new(), |line| format!("; it last said: {}", line.trim()));
+        Some(format!("the server (process {}) has ended{how}{last}", pid.as_raw_nonzero()))
+    }
+
     /// An orderly stop.
     ///
     /// # Errors

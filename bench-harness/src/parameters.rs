@@ -1,7 +1,5 @@
 //! What `--set key=value` may change: typed and bounded, with the bound in the error.
 
-#![expect(dead_code, reason = "what no experiment has needed yet; goes with the last such item")]
-
 use std::collections::BTreeMap;
 
 use serde_json::Value;

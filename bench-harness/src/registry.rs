@@ -50,6 +50,8 @@ use crate::run::Context;
 pub const EXPERIMENTS: &[&Experiment] = &[
     &experiments::roll_by_size::EXPERIMENT,
     &experiments::limits::EXPERIMENT,
+    &experiments::end_to_end::EXPERIMENT,
+    &experiments::soak::EXPERIMENT,
     &experiments::self_test::EXPERIMENT,
 ];
 

@@ -5,6 +5,7 @@ pub mod files;
 pub mod library;
 pub mod server;
 pub mod sink;
+pub mod usage;
 
 use std::fmt;
 use std::str::FromStr;

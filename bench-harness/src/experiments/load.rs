@@ -3,25 +3,27 @@
 //! Requests have a schedule that doesn't wait for answers, and a latency counts from the time that
 //! the schedule names, not from when the request could be sent: a broker that stalls pays for every
 //! request of the stall (no coordinated omission). The harness says when it was late itself.
+//!
+//! [`drive`] carries a load out; the experiments end-to-end and soak use it, too.
 
 mod consume;
+pub mod drive;
 mod report;
 mod send;
+pub mod served;
+mod tally;
 
-use std::cell::RefCell;
 use std::path::PathBuf;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::task::LocalSet;
-use uringlog::client::{
-    Acks, Client, ClientOptions, Connection, ConnectionOptions, NewTopic, timestamp,
-};
+use uringlog::client::Acks;
 
-use super::measure::{self, f64_of, u64_of};
+use super::measure::{self, f64_of};
 use super::{Doing, Failure};
-use report::{Measured, Tally};
+pub use drive::{Kind, Pace, Plan, Reach};
+pub use send::STAMP_BYTES;
+pub use tally::Tally;
 
 /// Which load.
 #[derive(clap::Subcommand)]
@@ -84,7 +86,8 @@ pub struct Options {
     out: Option<PathBuf>,
 }
 
-fn acks(text: &str) -> Result<Acks, String> {
+/// As the command line names them.
+pub fn acks(text: &str) -> Result<Acks, String> {
     match text {
         "all" | "-1" => Ok(Acks::All),
         "1" => Ok(Acks::Leader),
@@ -92,43 +95,6 @@ fn acks(text: &str) -> Result<Acks, String> {
         _ => Err("all, 1 or 0".to_owned()),
     }
 }
-
-/// What a connection is told to send, by turns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Produce,
-    Fetch,
-    EndToEnd,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Produce => "produce",
-            Kind::Fetch => "fetch",
-            Kind::EndToEnd => "end-to-end",
-        }
-    }
-}
-
-/// What all tasks of a run share; one thread.
-struct Run {
-    kind: Kind,
-    options: Options,
-    /// The schedule's zero.
-    start: Instant,
-    /// Latencies of what is scheduled from here on count.
-    count_from: Duration,
-    /// Tells this run's batches from others in the topic.
-    id: u64,
-    tally: RefCell<Tally>,
-}
-
-/// Longest wait for answers after the last request.
-const DRAIN: Duration = Duration::from_secs(10);
-
-/// tokio's timers are exact to a millisecond; the rest is waited for by giving way to others.
-const TIMER_EXACT: Duration = Duration::from_millis(2);
 
 /// Carries the load out and prints what came of it.
 pub fn run(load: &Load) -> Result<(), Failure> {
@@ -139,7 +105,7 @@ pub fn run(load: &Load) -> Result<(), Failure> {
     };
     let positive = [options.rate, options.seconds].iter().all(|it| 0 < *it)
         && [options.connections, options.partitions, options.fetch_bytes].iter().all(|it| 0 < *it)
-        && send::STAMP_BYTES <= options.record_bytes
+        && STAMP_BYTES <= options.record_bytes
         && [options.batch_records, options.in_flight].iter().all(|it| 0 < *it);
     if !positive {
         let text = "rate, times, connections, partitions and sizes are positive, and a record has \
@@ -150,143 +116,30 @@ pub fn run(load: &Load) -> Result<(), Failure> {
         measure::pin(core)?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let measured =
-        LocalSet::new().block_on(&runtime.doing("runtime")?, drive(kind, options.clone()))?;
+    let mut watch = |_: Duration, _: &mut Tally| Ok(());
+    let driven = drive::drive(options.plan(kind), &mut watch);
+    let measured = LocalSet::new().block_on(&runtime.doing("runtime")?, driven)?;
     report::write(&measured, options)
 }
 
-async fn drive(kind: Kind, options: Options) -> Result<Measured, Failure> {
-    let client = Client::connect(&options.bootstrap, ClientOptions::default()).await?;
-    create_topic(&client, &options).await?;
-    let mut connections = Vec::new();
-    for number in 0..options.connections {
-        let partition = number % options.partitions;
-        connections.push((connect(&client, &options, partition).await?, partition));
-    }
-    let ends = ends(&client, &options).await?;
-    let run = Rc::new(Run {
-        kind,
-        start: Instant::now(),
-        count_from: Duration::from_secs(options.warm_up_seconds),
-        id: u64::from(std::process::id()),
-        tally: RefCell::new(Tally::new()?),
-        options,
-    });
-    if kind == Kind::EndToEnd {
-        for (partition, end) in (0..).zip(ends.iter().copied()) {
-            let connection = connect(&client, &run.options, partition).await?;
-            tokio::task::spawn_local(consume::follow(run.clone(), connection, (partition, end)));
+impl Options {
+    fn plan(&self, kind: Kind) -> Plan {
+        Plan {
+            kind,
+            bootstrap: self.bootstrap.clone(),
+            topic: self.topic.clone(),
+            topic_settings: Vec::new(),
+            partitions: self.partitions,
+            pace: Pace::Rate(f64_of(self.rate)),
+            connections: self.connections,
+            reach: Reach::OnePartition,
+            in_flight: self.in_flight,
+            batch_records: self.batch_records,
+            record_bytes: self.record_bytes,
+            acks: self.acks,
+            fetch_bytes: self.fetch_bytes,
+            warm_up: Duration::from_secs(self.warm_up_seconds),
+            counted: Duration::from_secs(self.seconds),
         }
     }
-    let mut queues = Vec::new();
-    for (connection, partition) in connections {
-        let (queue, due) = mpsc::unbounded_channel();
-        queues.push(queue);
-        let end = ends[usize::try_from(partition).expect("not negative")];
-        tokio::task::spawn_local(send::serve(run.clone(), connection, (partition, end), due));
-    }
-    let cpu = measure::thread_cpu();
-    schedule(&run, queues).await;
-    let cpu = measure::thread_cpu() - cpu;
-    drain(&run).await;
-    let tally = run.tally.replace(Tally::new()?);
-    Ok(Measured { kind: kind.name(), cpu, wall: run.length(), tally })
-}
-
-impl Run {
-    fn length(&self) -> Duration {
-        self.count_from + Duration::from_secs(self.options.seconds)
-    }
-
-    /// When request `number` is due, counted from the schedule's zero.
-    fn due(&self, number: u64) -> Duration {
-        Duration::from_secs_f64(f64_of(number) / f64_of(self.options.rate))
-    }
-
-    fn counts(&self, due: Duration) -> bool {
-        self.count_from <= due
-    }
-
-    /// A request's answer has come.
-    fn answered(&self, due: Duration, bytes: usize) {
-        let latency = self.start.elapsed().saturating_sub(due);
-        self.tally.borrow_mut().answered(latency, (u64_of(bytes), self.counts(due)));
-    }
-
-    /// A request failed.
-    fn failed(&self, error: &str) {
-        self.tally.borrow_mut().failed(error);
-    }
-}
-
-/// Hands each request to its connection when it is due.
-async fn schedule(run: &Run, queues: Vec<mpsc::UnboundedSender<Duration>>) {
-    for (number, queue) in (0..).zip(queues.iter().cycle()) {
-        let due = run.due(number);
-        if run.length() <= due {
-            return;
-        }
-        wait_until(run.start + due).await;
-        let late = run.start.elapsed().saturating_sub(due);
-        run.tally.borrow_mut().scheduled(late, run.counts(due));
-        // A connection that has ended says so in the tally.
-        let _ = queue.send(due);
-    }
-}
-
-async fn wait_until(due: Instant) {
-    let early = due.checked_sub(TIMER_EXACT).unwrap_or(due);
-    if Instant::now() < early {
-        tokio::time::sleep_until(early.into()).await;
-    }
-    loop {
-        // Once at least, so that answers are taken in even when the schedule is behind.
-        tokio::task::yield_now().await;
-        if due <= Instant::now() {
-            return;
-        }
-    }
-}
-
-async fn drain(run: &Run) {
-    let until = Instant::now() + DRAIN;
-    while 0 < run.tally.borrow().open() && Instant::now() < until {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-async fn create_topic(client: &Client, options: &Options) -> Result<(), Failure> {
-    let known = client.metadata(Some(&[options.topic.as_str()])).await?;
-    if known.topics.iter().any(|topic| topic.error_code == 0) {
-        return Ok(());
-    }
-    let (name, partitions) = (options.topic.clone(), options.partitions);
-    let topic = NewTopic { name, partitions, replication_factor: -1, configs: Vec::new() };
-    client.create_topic(&topic).await?;
-    Ok(())
-}
-
-/// A connection of one's own to the partition's leader.
-async fn connect(
-    client: &Client,
-    options: &Options,
-    partition: i32,
-) -> Result<Connection, Failure> {
-    let leader = client.leader(&options.topic, partition).await?;
-    let set = ConnectionOptions {
-        client_id: "bench-harness".to_owned(),
-        in_flight_max: options.in_flight,
-        ..ConnectionOptions::default()
-    };
-    Ok(Connection::open(leader.address(), &set).await?)
-}
-
-/// Where each partition ends now.
-async fn ends(client: &Client, options: &Options) -> Result<Vec<i64>, Failure> {
-    let mut ends = Vec::new();
-    for partition in 0..options.partitions {
-        let found = client.list_offsets(&options.topic, partition, timestamp::LATEST).await?;
-        ends.push(found.offset);
-    }
-    Ok(ends)
 }

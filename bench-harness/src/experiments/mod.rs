@@ -1,12 +1,14 @@
 //! Each experiment answers one question of the design with figures.
 
 pub mod chains;
+pub mod end_to_end;
 pub mod journal;
 pub mod limits;
 pub mod load;
 pub mod measure;
 pub mod roll_by_size;
 pub mod self_test;
+pub mod soak;
 pub mod splice;
 
 use std::io;

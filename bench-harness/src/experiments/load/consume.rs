@@ -9,7 +9,7 @@ use uringlog::client::{
 };
 use uringlog::format::batch::BatchHeader;
 
-use super::Run;
+use super::drive::Run;
 use super::send::STAMP_BYTES;
 use crate::experiments::measure::usize_of;
 
@@ -29,7 +29,7 @@ async fn fetch(
     connection: &Connection,
     (partition, offset): (i32, i64),
 ) -> Result<Vec<u8>, ClientError> {
-    let (topic, bytes_max) = (run.options.topic.clone(), run.options.fetch_bytes);
+    let (topic, bytes_max) = (run.plan.topic.clone(), run.plan.fetch_bytes);
     let from = FetchFrom { topic, partition, offset, bytes_max };
     let request = encode_fetch(connection, &[from], FetchLimits::default())?;
     let version = request.header.version;

@@ -11,7 +11,7 @@ use uringlog::client::{
 };
 use uringlog::{BatchBuilder, Codec, NewRecord, now};
 
-use super::{Kind, Run};
+use super::drive::{Kind, Run};
 
 /// Run and due time in front of a record's value.
 pub const STAMP_BYTES: usize = 16;
@@ -19,22 +19,25 @@ pub const STAMP_BYTES: usize = 16;
 /// How long the broker may take for a batch.
 const PRODUCE_TIMEOUT_MS: i32 = 30_000;
 
-/// Sends each request that comes through `due`.
+/// Sends each request that comes through `due`, to the partitions by turns; each with its end.
 pub async fn serve(
     run: Rc<Run>,
     connection: Connection,
-    (partition, end): (i32, i64),
+    partitions: Vec<(i32, i64)>,
     mut due: mpsc::UnboundedReceiver<Duration>,
 ) {
     // Batches that nobody reads are all the same, which costs the harness nothing.
     let same = batch(&run, Duration::ZERO);
-    let mut offsets = Offsets { end, state: u64::from(partition.unsigned_abs()) + 1 };
+    let mut offsets: Vec<_> = partitions.iter().map(|it| Offsets::new(*it)).collect();
+    let mut turn = 0;
     while let Some(due) = due.recv().await {
-        let request = match run.kind {
-            Kind::Fetch => fetch(&run, &connection, (partition, offsets.next())),
+        let partition = partitions[turn].0;
+        let request = match run.plan.kind {
+            Kind::Fetch => fetch(&run, &connection, (partition, offsets[turn].next())),
             Kind::Produce => produce(&run, &connection, partition, same.clone()),
             Kind::EndToEnd => produce(&run, &connection, partition, batch(&run, due)),
         };
+        turn = (turn + 1) % partitions.len();
         let sent = match request {
             Ok((request, bytes)) => {
                 let version = request.header.version;
@@ -56,7 +59,7 @@ async fn take_answer(
 ) {
     match answer(&run, answering, (version, bytes)).await {
         // An end-to-end latency ends at the consumer.
-        Ok(_) if run.kind == Kind::EndToEnd => {}
+        Ok(_) if run.plan.kind == Kind::EndToEnd => run.acknowledged(due),
         Ok(bytes) => run.answered(due, bytes),
         Err(error) => run.failed(&error.to_string()),
     }
@@ -70,12 +73,12 @@ async fn answer(
 ) -> Result<usize, ClientError> {
     let connection = answering.connection().clone();
     let body = answering.body().await?;
-    if run.kind == Kind::Fetch {
+    if run.plan.kind == Kind::Fetch {
         let fetched = decode_fetched(&connection, version, body)?;
         fetched.iter().try_for_each(|one| one.check())?;
         return Ok(fetched.iter().map(|one| one.records.len()).sum());
     }
-    if run.options.acks != Acks::None {
+    if run.plan.acks != Acks::None {
         decode_produced(&connection, version, body)?;
     }
     Ok(bytes)
@@ -88,8 +91,8 @@ fn produce(
     batch: Bytes,
 ) -> Result<(Encoded, usize), ClientError> {
     let bytes = batch.len();
-    let to = (run.options.topic.as_str(), partition);
-    let how = (run.options.acks, PRODUCE_TIMEOUT_MS);
+    let to = (run.plan.topic.as_str(), partition);
+    let how = (run.plan.acks, PRODUCE_TIMEOUT_MS);
     Ok((encode_produce(connection, to, batch, how)?, bytes))
 }
 
@@ -98,20 +101,20 @@ fn fetch(
     connection: &Connection,
     (partition, offset): (i32, i64),
 ) -> Result<(Encoded, usize), ClientError> {
-    let (topic, bytes_max) = (run.options.topic.clone(), run.options.fetch_bytes);
+    let (topic, bytes_max) = (run.plan.topic.clone(), run.plan.fetch_bytes);
     let limits = FetchLimits { bytes_max, ..FetchLimits::default() };
     let from = FetchFrom { topic, partition, offset, bytes_max };
     Ok((encode_fetch(connection, &[from], limits)?, 0))
 }
 
 fn batch(run: &Run, due: Duration) -> Bytes {
-    let mut value = vec![b'x'; run.options.record_bytes];
+    let mut value = vec![b'x'; run.plan.record_bytes];
     let due = u64::try_from(due.as_nanos()).expect("a run is far shorter than 500 years");
     value[..8].copy_from_slice(&run.id.to_be_bytes());
     value[8..STAMP_BYTES].copy_from_slice(&due.to_be_bytes());
     let mut batch = BatchBuilder::new(Codec::None);
     let now = now();
-    for _ in 0..run.options.batch_records {
+    for _ in 0..run.plan.batch_records {
         batch.push(&NewRecord::value(now, &value));
     }
     batch.build().freeze()
@@ -124,6 +127,10 @@ struct Offsets {
 }
 
 impl Offsets {
+    fn new((partition, end): (i32, i64)) -> Offsets {
+        Offsets { end, state: u64::from(partition.unsigned_abs()) + 1 }
+    }
+
     fn next(&mut self) -> i64 {
         // Knuth's linear congruential generator; its upper bits are the good ones.
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -138,11 +145,11 @@ mod tests {
 
     #[test]
     fn offsets_stay_inside_and_move_about() {
-        let mut offsets = Offsets { end: 1_000, state: 1 };
+        let mut offsets = Offsets::new((0, 1_000));
         let some: Vec<_> = (0..1_000).map(|_| offsets.next()).collect();
         assert!(some.iter().all(|offset| (0..1_000).contains(offset)));
         assert!(some.iter().any(|offset| *offset < 100));
         assert!(some.iter().any(|offset| 900 <= *offset));
-        assert_eq!(Offsets { end: 0, state: 1 }.next(), 0);
+        assert_eq!(Offsets::new((0, 0)).next(), 0);
     }
 }

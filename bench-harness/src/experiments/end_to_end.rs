@@ -108,9 +108,9 @@ const PARAMETERS: &[Parameter] = &[
         unit: "requests/s",
         help: "what 100 percent is; 0: the maximum is found first",
     },
-    seconds("seconds", (0.15, 2.0, 10.0), "time of a point that counts"),
+    seconds("seconds", (0.12, 2.0, 10.0), "time of a point that counts"),
     seconds("warm_up_seconds", (0.05, 0.25, 1.0), "time of a point before that"),
-    seconds("maximum_seconds", (0.15, 1.5, 5.0), "time of the search for a maximum"),
+    seconds("maximum_seconds", (0.12, 1.5, 5.0), "time of the search for a maximum"),
     seconds(
         "server_warm_up_seconds",
         (0.1, 2.0, 15.0),
@@ -126,7 +126,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "fetch_data_mib",
         kind: Kind::Number {
-            default: Scaled { quick: 8, normal: 64, full: 256 },
+            default: Scaled { quick: 2, normal: 64, full: 256 },
             min: 1,
             max: 1 << 20,
         },

@@ -74,7 +74,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const SETTLE_MAX: Duration = Duration::from_secs(20);
 
 const PARAMETERS: &[Parameter] = &[
-    decimal("seconds", (2.0, 60.0, 3600.0), "s", "time that counts"),
+    decimal("seconds", (1.6, 60.0, 3600.0), "s", "time that counts"),
     decimal("warm_up_seconds", (0.2, 5.0, 60.0), "s", "time before that: Java is slow at first"),
     decimal("slice_seconds", (0.2, 2.0, 30.0), "s", "time between two values of a series"),
     scaled("rate", (600, 500, 500), (1, 1_000_000), "requests/s", "batches that are sent"),
@@ -83,7 +83,7 @@ const PARAMETERS: &[Parameter] = &[
     scaled("batch_records", (10, 10, 10), (1, 100_000), "", "records in a batch"),
     scaled("record_bytes", (1000, 1000, 1000), (16, 65_536), "bytes", "value of a record"),
     scaled("segment_mib", (1, 4, 16), (1, 1024), "MiB", "segment.bytes"),
-    scaled("retention_mib", (6, 16, 64), (1, 1 << 20), "MiB", "retention.bytes of a partition"),
+    scaled("retention_mib", (5, 16, 64), (1, 1 << 20), "MiB", "retention.bytes of a partition"),
     scaled(
         "retention_check_ms",
         (200, 1000, 5000),

@@ -110,7 +110,23 @@ fn check_command(words: &[String]) -> Result<(), String> {
         let example = top().join("examples").join(format!("{name}.rs"));
         return example.exists().then_some(()).ok_or(format!("{} is absent", example.display()));
     }
+    if program == "cargo"
+        && let [run, release, package, name, end, command, ..] = rest
+        && [run, release, package, end] == ["run", "--release", "-p", "--"]
+    {
+        return check_member(name, command);
+    }
     if FOREIGN.contains(&program.as_str()) { Ok(()) } else { Err("unknown".to_owned()) }
+}
+
+/// A program of the workspace, and a command that its `enum Command` has.
+fn check_member(name: &str, command: &str) -> Result<(), String> {
+    let cli = top().join(name).join("src/cli.rs");
+    let source = fs::read_to_string(&cli).map_err(|it| format!("{}: {it}", cli.display()))?;
+    let (first, rest) = command.split_at(1);
+    let variant = format!("\n    {}{rest}", first.to_uppercase());
+    let is_known = [",", "("].iter().any(|end| source.contains(&format!("{variant}{end}")));
+    is_known.then_some(()).ok_or(format!("{name} has no command {command}"))
 }
 
 fn check_script(script: &Path) -> Result<(), String> {

@@ -55,7 +55,7 @@ pub fn reopen(folder: &Path, now: &MachineRecord) -> Result<(Output, Begun), Fai
     state.state = State::Running;
     let kept: Vec<&Place> = state.cells.iter().map(|it| &it.place).collect();
     let mut figures: Vec<Figure> = whole(&folder.join(RESULTS_FILE))?;
-    figures.retain(|it| kept.contains(&&it.place));
+    figures.retain(|it| is_of(&it.place, &kept));
     let output = Output::reopen(folder);
     prune(&output, &kept)?;
     output.write_figures(&figures)?;
@@ -80,6 +80,15 @@ pub fn without_option(command: &str) -> String {
     command.split(' ').filter(|it| *it != OPTION).collect::<Vec<_>>().join(" ")
 }
 
+/// Whether it was recorded in one of these cells. Experiments that compare variants record each as
+/// an engine of its own, whose name begins with that of the cell's engine, if it has one.
+fn is_of(place: &Place, cells: &[&Place]) -> bool {
+    cells.iter().any(|cell| {
+        let is_here = Place { engine: cell.engine.clone(), ..place.clone() } == **cell;
+        is_here && (cell.engine == "none" || place.engine.starts_with(&cell.engine))
+    })
+}
+
 /// Lines of cells that are run again would stand there twice.
 fn prune(output: &Output, kept: &[&Place]) -> Result<(), Failure> {
     for entry in fs::read_dir(output.folder()).doing_to("list", output.folder())? {
@@ -88,7 +97,7 @@ fn prune(output: &Output, kept: &[&Place]) -> Result<(), Failure> {
             let Ok(text) = fs::read_to_string(path.join(name)) else { continue };
             let stays = |line: &&str| {
                 let parsed = serde_json::from_str::<Line>(line);
-                parsed.is_ok_and(|it| it.place().is_none_or(|place| kept.contains(&place)))
+                parsed.is_ok_and(|it| it.place().is_none_or(|place| is_of(place, kept)))
             };
             let lines: String = text.split_inclusive('\n').filter(stays).collect();
             let folder = path.file_name().unwrap_or_default().to_string_lossy();
@@ -112,5 +121,21 @@ mod tests {
     fn the_command_is_the_same_with_the_option_and_without() {
         let command = "bench-harness run all --resume --out x";
         assert_eq!(without_option(command), "bench-harness run all --out x");
+    }
+    #[test]
+    fn variants_belong_to_the_cell_that_compared_them() {
+        let place = |engine: &str, round| Place {
+            experiment: "uring".to_owned(),
+            engine: engine.to_owned(),
+            tier: "none".to_owned(),
+            file_system: "ext4".to_owned(),
+            round,
+        };
+        let (whole, engine) = (place("none", 0), place("uring", 0));
+        assert!(is_of(&place("linked", 0), &[&whole]));
+        assert!(!is_of(&place("linked", 1), &[&whole]));
+        assert!(is_of(&place("uring", 0), &[&engine]));
+        assert!(is_of(&place("uring, held", 0), &[&engine]));
+        assert!(!is_of(&place("plain-file", 0), &[&engine]));
     }
 }

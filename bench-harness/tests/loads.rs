@@ -201,7 +201,7 @@ fn a_killed_server_is_named_its_points_are_kept_and_the_run_goes_on() {
     let other = [&set[..3], &["seconds=1"]].concat();
     let arguments = [arguments, vec!["--resume"]].concat();
     let output = command(&out, &arguments, &other).output().expect("it starts");
-    assert!(said(&output).contains("can't be resumed: its command is"), "{}", said(&output));
+    assert!(said(&output).contains("--resume wants the command of before"), "{}", said(&output));
     let output = command(&out, &arguments, &set).output().expect("it starts");
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(json(&out.join("run.json"))["state"], "complete");
@@ -211,7 +211,11 @@ fn a_killed_server_is_named_its_points_are_kept_and_the_run_goes_on() {
     let report = fs::read_to_string(out.join("report.md")).expect("a report");
     assert!(!report.contains("broke off"));
     let output = command(&out, &arguments, &set).output().expect("it starts");
-    assert!(said(&output).contains("is complete: there is nothing to resume"), "{}", said(&output));
+    assert!(
+        said(&output).contains("the run is complete; there is nothing to go on with"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]

@@ -154,14 +154,14 @@ fn other_parameters_give_other_figures() {
 #[test]
 fn the_self_test_finds_the_delay() {
     let folder = folder();
-    let (out, output) = run(folder.path(), &["self-test", "--quick", "--set", "delay_ms=50"]);
+    let (out, output) = run(folder.path(), &["self-test", "--quick", "--set", "delay_ms=300"]);
     assert!(output.status.success(), "{}", said(&output));
     let results = json(&out.join("results.json"));
     let p99: Vec<_> = values(&results, "append_p99", &[]);
     let max: Vec<_> = values(&results, "append_max", &[]);
     assert_eq!((p99.len(), max.len()), (2, 2));
-    assert!(p99.iter().all(|it| it.as_u64() < Some(50_000_000)), "{p99:?}");
-    assert!(max.iter().all(|it| Some(49_900_000) <= it.as_u64()), "{max:?}");
+    assert!(p99.iter().all(|it| it.as_u64() < Some(300_000_000)), "{p99:?}");
+    assert!(max.iter().all(|it| Some(299_000_000) <= it.as_u64()), "{max:?}");
     assert_eq!(files(&out, ".svg").len(), 1);
 }
 
@@ -592,12 +592,13 @@ fn a_restart_scans_what_the_checkpoint_does_not_know() {
         let value = found.next().map(|it| it["value"].clone());
         value.unwrap_or_else(|| panic!("{figure} of {case} in {tier}"))
     };
-    // 267 batches, 66 of them in the last segment.
+    // 267 batches, 66 of them in the last segment; 67 in the one before it, which ends where the
+    // checkpoint is: its indexes may not have been durable then.
     let checked = |case: &str| of("page-cache", case, "checked_bytes");
     assert_eq!(checked("killed-before-checkpoint"), 4_148_287);
     assert_eq!(checked("killed"), 1_021_531);
     assert_eq!(of("page-cache", "killed", "headers_read"), 267);
-    assert_eq!(of("page-cache", "killed-two-days-ago", "headers_read"), 66);
+    assert_eq!(of("page-cache", "killed-two-days-ago", "headers_read"), 133);
     let bases = of("page-cache", "index-removed", "rebuilt_index_bases");
     assert_eq!(bases, Value::from(vec![0, 1005, 2010, 3015]));
     assert_eq!(of("page-cache", "index-removed", "index_bytes_differing"), 0);

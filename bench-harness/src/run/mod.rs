@@ -27,6 +27,8 @@ use crate::record::output::{CellState, MACHINE_FILE, NOISE_FILE, RunState, State
 use crate::record::{Figure, Output, Place, Recorder};
 use crate::registry;
 
+/// Folders of cells begin like this; a kill leaves one.
+const CELL_PREFIX: &str = "bench-harness-";
 /// A file system with less space than this is full.
 const SPACE_MIN: u64 = 2 << 20;
 
@@ -152,6 +154,9 @@ impl Run {
         for skipped in &self.state.skipped {
             self.terminal.tell(&format!("skipped: {skipped}"));
         }
+        if !self.state.cells.is_empty() {
+            self.terminal.tell(&format!("{} cells are done already", self.state.cells.len()));
+        }
         self.terminal.tell(&format!(
             "cells to run: {}, {}; raw data and report in {}",
             cells.len(),
@@ -224,7 +229,7 @@ impl Run {
     ) -> Result<(), Failure> {
         let place = &self.places[cell.file_system];
         let folder = tempfile::Builder::new()
-            .prefix("bench-harness-")
+            .prefix(CELL_PREFIX)
             .tempdir_in(&place.path)
             .doing_to("make a folder in", &place.path)?;
         let context = Context {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
+use super::CELL_PREFIX;
 use super::machine::MachineRecord;
 use crate::experiments::{DoingTo, Failure};
 use crate::record::output::{
@@ -58,6 +59,7 @@ pub fn reopen(folder: &Path, now: &MachineRecord) -> Result<(Output, Begun), Fai
     figures.retain(|it| is_of(&it.place, &kept));
     let output = Output::reopen(folder);
     prune(&output, &kept)?;
+    remove_cells(folder)?;
     output.write_figures(&figures)?;
     output.write_state(&state)?;
     Ok((output, Begun { state, figures }))
@@ -95,13 +97,31 @@ fn prune(output: &Output, kept: &[&Place]) -> Result<(), Failure> {
         let path = entry.doing_to("list", output.folder())?.path();
         for name in [RECORD_FILE, SERIES_FILE] {
             let Ok(text) = fs::read_to_string(path.join(name)) else { continue };
-            let stays = |line: &&str| {
-                let parsed = serde_json::from_str::<Line>(line);
-                parsed.is_ok_and(|it| it.place().is_none_or(|place| is_of(place, kept)))
-            };
-            let lines: String = text.split_inclusive('\n').filter(stays).collect();
+            let mut lines = String::new();
+            for text in text.split_inclusive('\n') {
+                // The last one may be torn.
+                let Ok(line) = serde_json::from_str::<Line>(text) else { continue };
+                if line.place().is_none_or(|place| is_of(place, kept)) {
+                    lines += text;
+                } else if let Line::Latency { file, .. } = line {
+                    for end in ["hlog", "hgrm"] {
+                        // One that is gone is what is wanted.
+                        drop(fs::remove_file(path.join(format!("{file}.{end}"))));
+                    }
+                }
+            }
             let folder = path.file_name().unwrap_or_default().to_string_lossy();
             output.write(&format!("{folder}/{name}"), &lines)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a kill has left of the cell under way, if it was on the file system of the output.
+fn remove_cells(folder: &Path) -> Result<(), Failure> {
+    for entry in fs::read_dir(folder).doing_to("list", folder)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(CELL_PREFIX) {
+            fs::remove_dir_all(entry.path()).doing_to("remove", &entry.path())?;
         }
     }
     Ok(())

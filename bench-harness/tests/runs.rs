@@ -451,9 +451,10 @@ fn uring_compares_the_same_work_in_every_way_and_says_where_the_ring_loses() {
     assert!(1.0 < of("unlinked", "append_chains", &synced("fdatasync"))[0]);
     for way in ["read-send", "sendfile", "splice", "send-zc", "mmap-send"] {
         let read = |cache: &str| of(way, "device_bytes_read", &[("cache", cache.into())]);
-        assert!(read("cold").iter().all(|it| 0.0 < *it), "{way}: {:?}", read("cold"));
-        // What else the program itself is paged in from counts, too.
-        assert!(read("hot").iter().all(|it| *it < 1e6), "{way}: {:?}", read("hot"));
+        // Single points can be off: pages that a socket still holds are not dropped, and what the
+        // program itself is paged in from counts, too.
+        let (cold, hot) = (read("cold"), read("hot"));
+        assert!(hot.iter().sum::<f64>() < cold.iter().sum(), "{way}: {cold:?}, {hot:?}");
     }
     let compared = of("none", "points_compared", &[]);
     assert_eq!(compared.len(), 5, "plans, reads, queues, syncs, index: {compared:?}");

@@ -1,6 +1,5 @@
 //! From socket to file: frames as long as Produce requests, written by linked chains, by calls, and
-//! not at all. What chains cost in between is [`chains`](crate::experiments::chains)' own question;
-//! this is its short form.
+//! not at all. What chains cost in between is [`chains`]' own question; this is its short form.
 
 use super::pictures;
 use crate::experiments::measure;

@@ -3,6 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Where sources lie.
+const TOPS: &[&str] = &[
+    "src",
+    "tests",
+    "examples",
+    "bench-harness/src",
+    "bench-harness/tests",
+    "bench-harness/benches",
+];
 /// Ground floor first. A layer may use the layers before it, and nothing after.
 const LAYERS: &[&str] =
     &["units", "format", "disk", "log", "ring", "wire", "client", "shard", "broker", "cli"];
@@ -45,7 +54,7 @@ const FILE_LINES_MAX: usize = 600;
 fn tidy() {
     let mut errors = Vec::new();
     let mut files = 0;
-    for top in ["src", "tests", "examples", "bench-harness/src"] {
+    for top in TOPS {
         for path in rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(top)) {
             let inside = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).expect("a file of ours");
             let text = fs::read_to_string(&path).expect("sources are readable");

@@ -84,6 +84,43 @@ pub struct Parameter {
     pub help: &'static str,
 }
 
+/// A [`Kind::Number`] with its bounds, for an experiment's table.
+pub const fn number(
+    name: &'static str,
+    default: Scaled<u64>,
+    (min, max): (u64, u64),
+    unit: &'static str,
+    help: &'static str,
+) -> Parameter {
+    Parameter { name, kind: Kind::Number { default, min, max }, unit, help }
+}
+
+/// A [`Kind::Numbers`] with the bounds of each.
+pub const fn numbers(
+    name: &'static str,
+    default: Scaled<&'static [u64]>,
+    (min, max): (u64, u64),
+    unit: &'static str,
+    help: &'static str,
+) -> Parameter {
+    Parameter { name, kind: Kind::Numbers { default, min, max }, unit, help }
+}
+
+/// A [`Kind::Flag`].
+pub const fn flag(name: &'static str, default: bool, help: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Flag { default }, unit: "", help }
+}
+
+/// The same number in every size of run.
+pub const fn same(value: u64) -> Scaled<u64> {
+    Scaled::same(value)
+}
+
+/// A number for each size of run.
+pub const fn scaled(quick: u64, normal: u64, full: u64) -> Scaled<u64> {
+    Scaled { quick, normal, full }
+}
+
 impl Parameter {
     /// A line of `list`.
     pub fn describe(&self) -> String {

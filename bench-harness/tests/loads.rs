@@ -1,28 +1,23 @@
-//! Loads on servers as users run them: shares of a maximum, soaks, servers that stall or are killed,
-//! and runs that go on afterwards.
+//! Loads on servers as users run them: shares of a maximum, soaks, servers that stall or are
+//! killed, and runs that go on afterwards.
+
+#[expect(dead_code, reason = "each test uses its own part")]
+mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use support::{folder, json, said};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One engine in one tier, on a fixed rate.
 const ONE: &[&str] = &["--quick", "--engines", "plain-file", "--durability", "page-cache"];
-
-fn said(output: &Output) -> String {
-    let (out, err) = (&output.stdout, &output.stderr);
-    format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
-}
-
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
-}
 
 /// A run of these into a folder, not yet started.
 fn command(out: &Path, arguments: &[&str], set: &[&str]) -> Command {
@@ -33,11 +28,6 @@ fn command(out: &Path, arguments: &[&str], set: &[&str]) -> Command {
     }
     command.arg("--out").arg(out);
     command
-}
-
-fn json(path: &Path) -> Value {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
 }
 
 /// Values of a figure, those whose parameters agree.

@@ -37,7 +37,7 @@ mod overhead;
 use super::Failure;
 use crate::engines::reach::{self, NO_LIMIT, Settings};
 use crate::engines::{EngineName, Tier};
-use crate::parameters::{Kind, Parameter, Scaled};
+use crate::parameters::{Kind, Parameter, Scaled, number};
 use crate::record::Recorder;
 use crate::registry::Experiment;
 use crate::run::Context;
@@ -122,16 +122,6 @@ const PARAMETERS: &[Parameter] = &[
         "how often each is packed, unpacked and appended",
     ),
 ];
-
-const fn number(
-    name: &'static str,
-    default: Scaled<u64>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default, min, max }, unit, help }
-}
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     check(context)?;

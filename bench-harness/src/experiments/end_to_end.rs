@@ -58,7 +58,7 @@ use super::Failure;
 use super::measure::u64_of;
 use crate::engines::server::Server;
 use crate::engines::{EngineName, Tier};
-use crate::parameters::{Kind, Parameter, Scaled};
+use crate::parameters::{Kind, Parameter, Scaled, number, same};
 use crate::record::Recorder;
 use crate::registry::Experiment;
 use crate::run::Context;
@@ -117,12 +117,12 @@ const PARAMETERS: &[Parameter] = &[
         "load before the first point: Java is slow \
              at first",
     ),
-    number("partitions", 4, (1, 1000), "", "of the topic"),
-    number("connections", 4, (1, 1000), "", "that take the requests by turns"),
-    number("in_flight", 64, (1, 10_000), "", "requests under way on a connection at most"),
-    number("batch_records", 10, (1, 100_000), "", "records in a batch"),
-    number("record_bytes", 1000, (16, 1 << 20), "bytes", "value of a record"),
-    number("fetch_bytes", 64 << 10, (1, 64 << 20), "bytes", "that a fetch may bring"),
+    number("partitions", same(4), (1, 1000), "", "of the topic"),
+    number("connections", same(4), (1, 1000), "", "that take the requests by turns"),
+    number("in_flight", same(64), (1, 10_000), "", "requests under way on a connection at most"),
+    number("batch_records", same(10), (1, 100_000), "", "records in a batch"),
+    number("record_bytes", same(1000), (16, 1 << 20), "bytes", "value of a record"),
+    number("fetch_bytes", same(64 << 10), (1, 64 << 20), "bytes", "that a fetch may bring"),
     Parameter {
         name: "fetch_data_mib",
         kind: Kind::Number {
@@ -165,7 +165,7 @@ const PARAMETERS: &[Parameter] = &[
     },
     number(
         "point_mib_max",
-        4096,
+        same(4096),
         (1, 1 << 30),
         "MiB",
         "that one point may write: it is shorter \
@@ -181,16 +181,6 @@ const fn seconds(
     let default = Scaled { quick, normal, full };
     let kind = Kind::Decimal { default, min: 0.01, max: 86_400.0 };
     Parameter { name, kind, unit: "s", help }
-}
-
-const fn number(
-    name: &'static str,
-    default: u64,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default: Scaled::same(default), min, max }, unit, help }
 }
 
 /// Topics go at once when they are deleted, so that no point's data weighs on the next one. Batches

@@ -38,7 +38,7 @@ mod wire;
 
 use super::Failure;
 use crate::engines::{EngineName, Tier};
-use crate::parameters::{Kind, Parameter, Parameters, Scaled};
+use crate::parameters::{Kind, Parameter, Parameters, Scaled, number};
 use crate::record::Recorder;
 use crate::registry::Experiment;
 use crate::run::Context;
@@ -109,16 +109,6 @@ const PARAMETERS: &[Parameter] = &[
         "how long a slow consumer pauses when it has read everything",
     ),
 ];
-
-const fn number(
-    name: &'static str,
-    default: Scaled<u64>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default, min, max }, unit, help }
-}
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let programme = Programme::asked(&context.parameters)?;

@@ -38,7 +38,7 @@ mod sticky;
 
 use super::Failure;
 use crate::engines::{EngineName, Tier, reach};
-use crate::parameters::{Kind, Parameter, Scaled};
+use crate::parameters::{Kind, Parameter, Scaled, number};
 use crate::record::Recorder;
 use crate::registry::Experiment;
 use crate::run::Context;
@@ -114,16 +114,6 @@ const PARAMETERS: &[Parameter] = &[
         help: "take away all but the newest record of each key",
     },
 ];
-
-const fn number(
-    name: &'static str,
-    default: Scaled<u64>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default, min, max }, unit, help }
-}
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     keys::check(context)?;

@@ -44,7 +44,7 @@ mod scene;
 use super::Failure;
 use super::roll_by_size::programme::{KIB_RECORDS_ONLY, Programme};
 use crate::engines::{EngineName, Tier};
-use crate::parameters::{Kind, Parameter, Scaled};
+use crate::parameters::{Kind, Parameter, Scaled, number, numbers, same, scaled};
 use crate::record::Recorder;
 use crate::registry::Experiment;
 use crate::run::Context;
@@ -114,34 +114,6 @@ const PARAMETERS: &[Parameter] = &[
     ),
     number("cost_batch_bytes", same(65_536), (100, 1 << 20), "bytes", "batches of both"),
 ];
-
-const fn same(value: u64) -> Scaled<u64> {
-    Scaled::same(value)
-}
-
-const fn scaled(quick: u64, normal: u64, full: u64) -> Scaled<u64> {
-    Scaled { quick, normal, full }
-}
-
-const fn number(
-    name: &'static str,
-    default: Scaled<u64>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default, min, max }, unit, help }
-}
-
-const fn numbers(
-    name: &'static str,
-    default: Scaled<&'static [u64]>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Numbers { default, min, max }, unit, help }
-}
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let programme = asked(context)?;

@@ -47,7 +47,7 @@ use super::Failure;
 use super::roll_by_size::programme::{KIB_RECORDS_ONLY, NUMBERED_RECORDS, Programme};
 use crate::engines::server::{self, Server};
 use crate::engines::{EngineName, Tier, library};
-use crate::parameters::{Kind, Parameter, Scale, Scaled};
+use crate::parameters::{Kind, Parameter, Scale, Scaled, flag, number};
 use crate::record::{Better, Recorder, Unit};
 use crate::registry::Experiment;
 use crate::run::Context;
@@ -177,20 +177,6 @@ const PARAMETERS: &[Parameter] = &[
 
 const INT_MAX: u64 = (1 << 31) - 1;
 const HOUR_MS: u64 = 3_600_000;
-
-const fn number(
-    name: &'static str,
-    default: Scaled<u64>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default, min, max }, unit, help }
-}
-
-const fn flag(name: &'static str, default: bool, help: &'static str) -> Parameter {
-    Parameter { name, kind: Kind::Flag { default }, unit: "", help }
-}
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let runs = planned(context)?;

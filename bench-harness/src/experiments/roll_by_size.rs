@@ -13,7 +13,7 @@ use super::Failure;
 use crate::engines::server::{self, Server};
 use crate::engines::sink::Sink;
 use crate::engines::{EngineName, Tier, library};
-use crate::parameters::{Kind, Parameter, Scaled};
+use crate::parameters::{Kind, Parameter, Scaled, number, same};
 use crate::record::Recorder;
 use crate::registry::Experiment;
 use crate::run::Context;
@@ -46,9 +46,9 @@ const OF_THE_PROGRAMME: &[&str] = &[
 ];
 
 const PARAMETERS: &[Parameter] = &[
-    number("record_size", 1024, (0, 1 << 20), "bytes", "value of a record"),
-    number("records", 4000, (1, 10_000_000), "", "records, without the small ones"),
-    number("batch_records", 15, (1, 1_000_000), "", "records in a batch"),
+    number("record_size", same(1024), (0, 1 << 20), "bytes", "value of a record"),
+    number("records", same(4000), (1, 10_000_000), "", "records, without the small ones"),
+    number("batch_records", same(15), (1, 1_000_000), "", "records in a batch"),
     Parameter {
         name: "small_records",
         kind: Kind::Flag { default: true },
@@ -61,9 +61,9 @@ const PARAMETERS: &[Parameter] = &[
         unit: "",
         help: "a value ends with a hyphen and the record's number",
     },
-    number("segment_bytes", 1 << 20, (1 << 20, (1 << 31) - 1), "bytes", "segment.bytes"),
-    number("index_interval_bytes", 4096, (0, (1 << 31) - 1), "bytes", "index.interval.bytes"),
-    number("partitions", 1, (1, 1000), "", "partitions that take the batches by turns"),
+    number("segment_bytes", same(1 << 20), (1 << 20, (1 << 31) - 1), "bytes", "segment.bytes"),
+    number("index_interval_bytes", same(4096), (0, (1 << 31) - 1), "bytes", "index.interval.bytes"),
+    number("partitions", same(1), (1, 1000), "", "partitions that take the batches by turns"),
     Parameter {
         name: "through",
         kind: Kind::Choice { default: "both", of: &["both", "library", "wire"] },
@@ -96,7 +96,13 @@ const PARAMETERS: &[Parameter] = &[
         unit: "",
         help: "rolls to be timed at each number of partitions, three of each at least",
     },
-    number("cost_batches", 16, (4, 1000), "", "batches that fit a segment where rolls are timed"),
+    number(
+        "cost_batches",
+        same(16),
+        (4, 1000),
+        "",
+        "batches that fit a segment where rolls are timed",
+    ),
     Parameter {
         name: "preallocate",
         kind: Kind::Flag { default: false },
@@ -104,16 +110,6 @@ const PARAMETERS: &[Parameter] = &[
         help: "Kafka's preallocate, where rolls are timed",
     },
 ];
-
-const fn number(
-    name: &'static str,
-    default: u64,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default: Scaled::same(default), min, max }, unit, help }
-}
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let asked = Programme::asked(&context.parameters)?;

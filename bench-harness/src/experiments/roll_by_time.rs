@@ -43,7 +43,7 @@ mod programme;
 
 use super::Failure;
 use crate::engines::{EngineName, Tier, reach};
-use crate::parameters::{Kind, Parameter, Scaled};
+use crate::parameters::{Kind, Parameter, Scaled, number};
 use crate::record::Recorder;
 use crate::registry::Experiment;
 use crate::run::Context;
@@ -143,16 +143,6 @@ const PARAMETERS: &[Parameter] = &[
     ),
     number("jitter_record_size", Scaled::same(1000), (0, 10_000), "bytes", "their values"),
 ];
-
-const fn number(
-    name: &'static str,
-    default: Scaled<u64>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default, min, max }, unit, help }
-}
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let parameters = &context.parameters;

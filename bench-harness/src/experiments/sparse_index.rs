@@ -63,7 +63,7 @@ use crate::engines::EngineName;
 use crate::engines::library;
 use crate::engines::server::{self, Server};
 use crate::engines::sink::Sink;
-use crate::parameters::{Kind, Parameter, Scaled};
+use crate::parameters::{Kind, Parameter, Scaled, flag, number, numbers, same, scaled};
 use crate::record::Recorder;
 use crate::registry::Experiment;
 use crate::run::Context;
@@ -164,38 +164,6 @@ const PARAMETERS: &[Parameter] = &[
         "segments of these, with batches of 1,000 bytes",
     ),
 ];
-
-const fn same(value: u64) -> Scaled<u64> {
-    Scaled::same(value)
-}
-
-const fn scaled(quick: u64, normal: u64, full: u64) -> Scaled<u64> {
-    Scaled { quick, normal, full }
-}
-
-const fn number(
-    name: &'static str,
-    default: Scaled<u64>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default, min, max }, unit, help }
-}
-
-const fn numbers(
-    name: &'static str,
-    default: Scaled<&'static [u64]>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Numbers { default, min, max }, unit, help }
-}
-
-const fn flag(name: &'static str, default: bool, help: &'static str) -> Parameter {
-    Parameter { name, kind: Kind::Flag { default }, unit: "", help }
-}
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let programme = asked(context)?;

@@ -5,38 +5,22 @@ use std::fs::File;
 use std::io;
 use std::ptr;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use memmap2::{MmapOptions, MmapRaw};
 
-/// A whole file in memory.
+/// A whole file in memory, as a place and a length: what is stored there shows in nobody's slices.
 pub struct Mapping {
-    memory: *mut u8,
-    bytes: usize,
+    memory: MmapRaw,
 }
-
-// SAFETY: the mapping belongs to the process and not to a thread; shared access is reading only,
-// and writing needs `&mut`.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// To be read, by the kernel too.
     pub fn read_only(file: &File) -> io::Result<Mapping> {
-        Mapping::new(file, ProtFlags::READ)
+        MmapOptions::new().map_raw_read_only(file).map(|memory| Mapping { memory })
     }
 
     /// To be written with [`Mapping::store`]; what is stored is the file's content at once.
     pub fn writable(file: &File) -> io::Result<Mapping> {
-        Mapping::new(file, ProtFlags::READ | ProtFlags::WRITE)
-    }
-
-    fn new(file: &File, protection: ProtFlags) -> io::Result<Mapping> {
-        let bytes = file.metadata()?.len();
-        let bytes = usize::try_from(bytes).expect("usize is 64 bits");
-        // SAFETY: a new mapping at a place of the kernel's choice overlaps nothing.
-        let memory =
-            unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?;
-        Ok(Mapping { memory: memory.cast(), bytes })
+        MmapOptions::new().map_raw(file).map(|memory| Mapping { memory })
     }
 
     /// Where a range lies.
@@ -46,9 +30,9 @@ impl Mapping {
     pub fn pointer(&self, at: u64, len: u32) -> *const u8 {
         let at = usize::try_from(at).expect("usize is 64 bits");
         let len = usize::try_from(len).expect("usize is 64 bits");
-        assert!(at <= self.bytes);
-        assert!(len <= self.bytes - at);
-        self.memory.cast_const().wrapping_add(at)
+        assert!(at <= self.memory.len());
+        assert!(len <= self.memory.len() - at);
+        self.memory.as_ptr().wrapping_add(at)
     }
 
     /// Writes `content` at a position in bytes.
@@ -56,21 +40,12 @@ impl Mapping {
     /// # Panics
     /// When that isn't inside the file.
     pub fn store(&mut self, at: usize, content: &[u8]) {
-        assert!(at <= self.bytes);
-        assert!(content.len() <= self.bytes - at);
-        let to = self.memory.wrapping_add(at);
+        assert!(at <= self.memory.len());
+        assert!(content.len() <= self.memory.len() - at);
+        let to = self.memory.as_mut_ptr().wrapping_add(at);
         // SAFETY: `to` and the `content.len()` bytes behind it are inside the mapping, which `self`
         // owns alone; nobody else maps the file, so they don't overlap `content`.
         unsafe { ptr::copy_nonoverlapping(content.as_ptr(), to, content.len()) };
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the range is the one that was mapped. Operations of a ring hold the mapping by
-        // reference count, and those that are never reaped are leaked with it.
-        let unmapped = unsafe { munmap(self.memory.cast(), self.bytes) };
-        unmapped.expect("the range is the one that was mapped");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can be set.
 
-use crate::parameters::{Kind, Parameter, Scaled};
+use crate::parameters::{Kind, Parameter, Scaled, number, numbers};
 
 const MIB: u64 = 1 << 20;
 
@@ -165,23 +165,3 @@ pub const PARAMETERS: &[Parameter] = &[
         "index: bytes of an append, each with an index entry",
     ),
 ];
-
-const fn number(
-    name: &'static str,
-    default: Scaled<u64>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Number { default, min, max }, unit, help }
-}
-
-const fn numbers(
-    name: &'static str,
-    default: Scaled<&'static [u64]>,
-    (min, max): (u64, u64),
-    unit: &'static str,
-    help: &'static str,
-) -> Parameter {
-    Parameter { name, kind: Kind::Numbers { default, min, max }, unit, help }
-}

@@ -1,7 +1,6 @@
 //! What each experiment shows, read back from the files of real runs: the documents' figures, and
 //! other ones for other parameters.
 
-#[expect(dead_code, reason = "each test uses its own part")]
 mod support;
 
 use std::fs;

@@ -1,15 +1,13 @@
 //! Runs as such: what is refused, what fails, what is cut short and gone on with.
 
-#[expect(dead_code, reason = "each test uses its own part")]
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
 use support::{files, folder, harness, json, run, said, values};
 

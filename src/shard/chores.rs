@@ -1,8 +1,11 @@
 //! What a shard does from time to time: housekeeping of its logs, retention passes, and another
 //! try for partitions that ran out of space.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
 
 use crate::disk::DiskError;
 use crate::log::{LogState, OpenError};
@@ -38,6 +41,26 @@ pub async fn run(core: Rc<Core>) {
         }
         core.keep_house(now());
         core.keep_journal();
+    }
+}
+
+/// Logs that have one more housekeeping plan due when one is over, as after a retention pass.
+#[derive(Default)]
+pub struct House {
+    due: RefCell<Vec<Rc<PartitionCell>>>,
+    begun: Notify,
+}
+
+/// The task that starts the next housekeeping plan where one is over; ends with the engine. A turn
+/// of everybody else's comes between a plan and the next.
+pub async fn keep_on(core: Rc<Core>) {
+    loop {
+        core.house.begun.notified().await;
+        tokio::task::yield_now().await;
+        if core.is_stopped() {
+            return;
+        }
+        core.go_on_keeping(now());
     }
 }
 
@@ -90,6 +113,25 @@ impl Core {
             }
             // A sync that flush.ms asks for goes through the append lane.
             self.mark_dirty(&cell);
+        }
+        self.enter_and_reap();
+    }
+
+    /// A housekeeping plan of this log is over: the next one need not wait for the next look.
+    pub fn want_house(&self, cell: &Rc<PartitionCell>) {
+        let is_due = cell.log.borrow().next_due().is_some_and(|due| due <= now());
+        if is_due {
+            self.house.due.borrow_mut().push(cell.clone());
+            self.house.begun.notify_one();
+        }
+    }
+
+    /// Starts one plan of each log that is due. With plain files they are over afterwards.
+    fn go_on_keeping(&self, now: Timestamp) {
+        for cell in self.house.due.take() {
+            if let Some(plan) = cell.housekeeping_plan(now) {
+                self.submit(plan);
+            }
         }
         self.enter_and_reap();
     }
@@ -164,6 +206,46 @@ mod tests {
     use crate::shard::storage::EngineKind;
 
     const ENOSPC: i32 = 28;
+
+    /// Thousands of segments may expire together; one a look would take an hour.
+    #[test]
+    fn files_of_deleted_segments_go_one_after_the_other_between_two_looks() {
+        const SEGMENTS: usize = 100;
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let run = edge::run(EdgeKind::Tokio, async move {
+            let options = EngineOptions::new(directory.path(), EngineKind::PlainFile);
+            let engine = Engine::start(options).expect("plain files need nothing");
+            let topic = TopicName::new("topic").expect("a name");
+            let mut spec = PartitionSpec::new(topic, Durability::PageCache);
+            spec.config.segment_ms = 1;
+            spec.config.file_delete_delay_ms = 0;
+            let partition = engine.create(spec).await.expect("created");
+            for number in 1..=SEGMENTS {
+                let mut batch = BatchBuilder::new(Codec::None);
+                let long_ago = Timestamp(1_000_000 * i64::try_from(number).expect("small"));
+                batch.push(&NewRecord::value(long_ago, b"x"));
+                let appended = partition.append(batch.build()).expect("serving");
+                partition.reached(appended.due).await.expect("written");
+            }
+            let mut config = partition.config();
+            config.retention_ms = Some(1);
+            partition.reconfigure(config);
+            let files = || std::fs::read_dir(partition.directory()).expect("readable").count();
+            assert!(3 * SEGMENTS <= files(), "{} files", files());
+            engine.core.retain(now());
+            // The active segment rolls in the turn.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            engine.core.keep_house(now());
+            // A flush, a rename and an unlink each; the looks of the chores are far fewer.
+            for _ in 0..50 * SEGMENTS {
+                tokio::task::yield_now().await;
+            }
+            assert!(files() < 10, "{} files are left", files());
+        });
+        run.expect("a runtime");
+    }
 
     /// Recovery walks the whole log of the last day on the shard's thread; it must not begin before
     /// there is room for its end.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::disk::Finished;
+use crate::disk::{Finished, Lane};
 use crate::shard::engine::Core;
 use crate::shard::partition::PartitionCell;
 use crate::units::Offset;
@@ -26,7 +26,11 @@ impl Core {
 
     /// The log takes the outcome in; whoever waited for what moved is woken.
     pub fn complete(&self, cell: &Rc<PartitionCell>, finished: Finished) {
+        let was_housekeeping = finished.plan.tag.lane == Lane::Housekeeping;
         let sealed = cell.complete(finished, &self.stats);
+        if was_housekeeping {
+            self.want_house(cell);
+        }
         if !sealed.is_empty() {
             self.note_sealed(cell, &sealed);
         }

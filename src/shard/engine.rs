@@ -138,6 +138,7 @@ pub(crate) struct Core {
     pub sealed: RefCell<crate::shard::sealed::SealedFiles>,
     stopped: Cell<bool>,
     pub desk: JournalDesk,
+    pub house: crate::shard::chores::House,
     /// Held from [`Engine::open_directory`] until [`Engine::close`].
     lock: RefCell<Option<DirectoryLock>>,
 }
@@ -174,6 +175,7 @@ impl Engine {
             sealed: RefCell::new(sealed),
             stopped: Cell::new(false),
             desk: JournalDesk::default(),
+            house: crate::shard::chores::House::default(),
             lock: RefCell::default(),
         });
         if let Some(journal) = core.options.journal.clone() {
@@ -185,6 +187,7 @@ impl Engine {
             edge::spawn(turns::reaper(core.clone(), watched));
         }
         edge::spawn(crate::shard::chores::run(core.clone()));
+        edge::spawn(crate::shard::chores::keep_on(core.clone()));
         Ok(Engine { core })
     }
 

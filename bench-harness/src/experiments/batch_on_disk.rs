@@ -50,8 +50,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     parameters: PARAMETERS,
     engines: EngineName::ALL,
     tiers: Tier::ALL,
-    file_systems: true,
-    seconds: Scaled { quick: 2, normal: 20, full: 120 },
+    file_systems: false,
+    seconds: Scaled { quick: 2, normal: 4, full: 120 },
     run,
 };
 

@@ -28,7 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     // flush.messages chooses the tier, and is swept.
     tiers: &[],
     file_systems: true,
-    seconds: Scaled { quick: 6, normal: 30, full: 300 },
+    seconds: Scaled { quick: 6, normal: 10, full: 300 },
     run,
 };
 

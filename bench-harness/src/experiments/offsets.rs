@@ -52,7 +52,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     engines: EngineName::ALL,
     tiers: Tier::ALL,
     file_systems: true,
-    seconds: Scaled { quick: 3, normal: 15, full: 70 },
+    seconds: Scaled { quick: 2, normal: 11, full: 70 },
     run,
 };
 

@@ -51,8 +51,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     parameters: PARAMETERS,
     engines: EngineName::ALL,
     tiers: Tier::ALL,
-    file_systems: true,
-    seconds: Scaled { quick: 2, normal: 15, full: 120 },
+    file_systems: false,
+    seconds: Scaled { quick: 2, normal: 5, full: 120 },
     run,
 };
 

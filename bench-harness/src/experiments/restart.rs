@@ -32,8 +32,8 @@
 //! Before means before the kill, after means once a server serves again.
 //!
 //! For each `cost_partitions` and `cost_data_bytes` (the parameter `sweep` says which is varied)
-//! and three cases: latencies `cost_open`, `cost_ready`; `cost_checked_bytes`. `outage`: seconds
-//! from SIGKILL to the first append that is acknowledged again.
+//! and three cases (two of Kafka's): latencies `cost_open`, `cost_ready`; `cost_checked_bytes`.
+//! `outage`: seconds from SIGKILL to the first append that is acknowledged again.
 
 mod cases;
 mod cost;
@@ -58,7 +58,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     engines: EngineName::ALL,
     tiers: Tier::ALL,
     file_systems: true,
-    seconds: Scaled { quick: 5, normal: 60, full: 900 },
+    seconds: Scaled { quick: 5, normal: 45, full: 900 },
     run,
 };
 

@@ -154,7 +154,7 @@ const PARAMETERS: &[Parameter] = &[
     },
     number(
         "cost_partitions",
-        Scaled { quick: 20, normal: 200, full: 400 },
+        Scaled { quick: 4, normal: 8, full: 8 },
         (1, 400),
         "",
         "partitions that these segments are spread over, at most",
@@ -291,10 +291,10 @@ fn notes(recorder: &mut Recorder) {
          none.",
     );
     recorder.note(
-        "uringlog looks for segments to delete, renames and unlinks in its chores, every 200 ms, \
-         and carries out one renaming or unlinking of each partition in a look: four segments of \
-         one partition take four looks until all bear `.deleted`. Kafka renames all of them in one \
-         pass.",
+        "uringlog looks for segments to delete in its chores, every 200 ms, and carries out one \
+         renaming or unlinking of each partition at a time, the next one as soon as that is over: \
+         a listing may show some of a pass's segments with `.deleted` and others without. Kafka \
+         renames all of them while it holds the log.",
     );
     recorder.note(
         "Lifetimes count from a record's time until it can't be read any more. A pass of retention \

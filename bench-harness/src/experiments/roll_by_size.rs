@@ -29,7 +29,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     engines: EngineName::ALL,
     tiers: Tier::ALL,
     file_systems: true,
-    seconds: Scaled { quick: 4, normal: 30, full: 600 },
+    seconds: Scaled { quick: 4, normal: 10, full: 600 },
     run,
 };
 

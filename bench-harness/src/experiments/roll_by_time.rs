@@ -57,7 +57,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     engines: EngineName::ALL,
     tiers: Tier::ALL,
     file_systems: true,
-    seconds: Scaled { quick: 2, normal: 15, full: 120 },
+    seconds: Scaled { quick: 2, normal: 11, full: 120 },
     run,
 };
 

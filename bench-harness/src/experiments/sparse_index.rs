@@ -78,7 +78,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     // What is looked up is in the page cache or dropped from it: both tiers are the same here.
     tiers: &[],
     file_systems: true,
-    seconds: Scaled { quick: 5, normal: 60, full: 900 },
+    seconds: Scaled { quick: 3, normal: 25, full: 900 },
     run,
 };
 

@@ -17,7 +17,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     number(
         "point_ms",
-        Scaled { quick: 15, normal: 250, full: 2000 },
+        Scaled { quick: 15, normal: 100, full: 2000 },
         (1, 600_000),
         "ms",
         "how long each way is measured at each point",

@@ -2,6 +2,7 @@
 //! try for partitions that ran out of space.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -47,7 +48,7 @@ pub async fn run(core: Rc<Core>) {
 /// Logs that have one more housekeeping plan due when one is over, as after a retention pass.
 #[derive(Default)]
 pub struct House {
-    due: RefCell<Vec<Rc<PartitionCell>>>,
+    due: RefCell<VecDeque<Rc<PartitionCell>>>,
     begun: Notify,
 }
 
@@ -121,19 +122,22 @@ impl Core {
     pub fn want_house(&self, cell: &Rc<PartitionCell>) {
         let is_due = cell.log.borrow().next_due().is_some_and(|due| due <= now());
         if is_due {
-            self.house.due.borrow_mut().push(cell.clone());
+            self.house.due.borrow_mut().push_back(cell.clone());
             self.house.begun.notify_one();
         }
     }
 
-    /// Starts one plan of each log that is due. With plain files they are over afterwards.
+    /// Starts the plan that has waited longest. One at a time: with plain files it is over
+    /// afterwards, and everybody else has waited for it.
     fn go_on_keeping(&self, now: Timestamp) {
-        for cell in self.house.due.take() {
-            if let Some(plan) = cell.housekeeping_plan(now) {
-                self.submit(plan);
-            }
+        let next = self.house.due.borrow_mut().pop_front();
+        if let Some(plan) = next.and_then(|cell| cell.housekeeping_plan(now)) {
+            self.submit(plan);
+            self.enter_and_reap();
         }
-        self.enter_and_reap();
+        if !self.house.due.borrow().is_empty() {
+            self.house.begun.notify_one();
+        }
     }
 
     /// Partitions that are read-only for want of space recover to their log end and serve again,

@@ -111,12 +111,8 @@ const PARAMETERS: &[Parameter] = &[
     seconds("seconds", (0.12, 2.0, 10.0), "time of a point that counts"),
     seconds("warm_up_seconds", (0.05, 0.25, 1.0), "time of a point before that"),
     seconds("maximum_seconds", (0.12, 1.5, 5.0), "time of the search for a maximum"),
-    seconds(
-        "server_warm_up_seconds",
-        (0.1, 2.0, 15.0),
-        "load before the first point: Java is slow \
-             at first",
-    ),
+    seconds("server_warm_up_seconds", (0.1, 1.0, 5.0), "load before the first point"),
+    seconds("java_warm_up_seconds", (0.1, 25.0, 60.0), "the same for Kafka: Java is slow at first"),
     number("partitions", same(4), (1, 1000), "", "of the topic"),
     number("connections", same(4), (1, 1000), "", "that take the requests by turns"),
     number("in_flight", same(64), (1, 10_000), "", "requests under way on a connection at most"),
@@ -191,7 +187,7 @@ const SETTINGS: &[(&str, &str)] =
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     pictures::declare(context, recorder);
     let sweeps = programme::sweeps(context);
-    let time = programme::estimate(&context.parameters, &sweeps);
+    let time = programme::estimate(&context.parameters, programme::warm_up_of(context), &sweeps);
     let points: usize = sweeps.iter().map(|it| it.percents.len()).sum();
     if Duration::from_secs(10) < time {
         context.tell(&format!(

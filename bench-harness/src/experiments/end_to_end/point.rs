@@ -27,7 +27,7 @@ const MIB: u64 = 1 << 20;
 pub fn warm_up(context: &Context, server: &mut Server) -> Result<(), Failure> {
     let sweeps = programme::sweeps(context);
     let Some(sweep) = sweeps.first() else { return Ok(()) };
-    let counted = seconds(context, "server_warm_up_seconds");
+    let counted = seconds(context, programme::warm_up_of(context));
     let topic = "warm-up".to_owned();
     let plan = plan(context, server, (Kind::EndToEnd, &sweep.shape, topic.clone()));
     let plan = Plan { counted, ..closed(context, plan) };

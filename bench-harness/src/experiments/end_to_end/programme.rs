@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use uringlog::client::Acks;
 
+use crate::engines::EngineName;
 use crate::experiments::load::{self, Kind};
 use crate::experiments::measure::f64_of;
 use crate::parameters::Parameters;
@@ -129,8 +130,16 @@ fn kinds(loads: &str) -> Vec<Kind> {
     all.into_iter().filter(|it| loads == "all" || loads == name(*it)).collect()
 }
 
+/// The parameter that says how long the engine's server is warmed up.
+pub fn warm_up_of(context: &Context) -> &'static str {
+    match context.engine() {
+        Some(EngineName::Kafka) => "java_warm_up_seconds",
+        _ => "server_warm_up_seconds",
+    }
+}
+
 /// About how long a cell takes.
-pub fn estimate(parameters: &Parameters, sweeps: &[Sweep]) -> Duration {
+pub fn estimate(parameters: &Parameters, warm_up: &str, sweeps: &[Sweep]) -> Duration {
     /// Connections, topics and last answers.
     const BESIDE_EACH: Duration = Duration::from_millis(60);
     const SERVER: Duration = Duration::from_millis(400);
@@ -142,7 +151,7 @@ pub fn estimate(parameters: &Parameters, sweeps: &[Sweep]) -> Duration {
         let points = u32::try_from(sweep.percents.len()).unwrap_or(u32::MAX);
         maximum + BESIDE_EACH + point * points
     };
-    SERVER + seconds("server_warm_up_seconds") + sweeps.iter().map(of).sum::<Duration>()
+    SERVER + seconds(warm_up) + sweeps.iter().map(of).sum::<Duration>()
 }
 
 /// Times that keep what is written below a limit: both shortened alike, and whether they are.
@@ -237,7 +246,7 @@ mod tests {
         for scale in [Scale::Quick, Scale::Normal, Scale::Full] {
             let parameters = parameters(scale, &[]);
             let sweeps = of_parameters(&parameters, scale == Scale::Full);
-            let planned = estimate(&parameters, &sweeps).as_secs_f64();
+            let planned = estimate(&parameters, "server_warm_up_seconds", &sweeps).as_secs_f64();
             let told = f64_of(EXPERIMENT.seconds.of(scale));
             let (low, high) = (0.9 * planned - 1.0, 1.1 * planned + 1.0);
             assert!((low..high).contains(&told), "{scale:?}: {planned} s planned, {told} s told");

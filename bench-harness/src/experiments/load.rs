@@ -6,6 +6,7 @@
 //!
 //! [`drive`] carries a load out; the experiments end-to-end and soak use it, too.
 
+mod alarm;
 mod consume;
 pub mod drive;
 mod report;

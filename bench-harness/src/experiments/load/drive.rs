@@ -9,6 +9,7 @@ use uringlog::client::{
     Acks, Client, ClientOptions, Connection, ConnectionOptions, NewTopic, timestamp,
 };
 
+use super::alarm::Alarm;
 use super::tally::{Measured, Tally};
 use super::{consume, send};
 use crate::experiments::Failure;
@@ -92,6 +93,7 @@ pub struct Run {
     tally: RefCell<Tally>,
     /// Free places under way, when the next request waits for one.
     places: Semaphore,
+    alarm: Alarm,
 }
 
 /// Is told how long the load has gone on, and may look at what came of it; an error ends it.
@@ -105,12 +107,6 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 
 /// How long a new topic may take to be there.
 const NEW_TOPIC_MAX: Duration = Duration::from_secs(10);
-
-/// tokio's timers are exact to a millisecond; the rest is waited for by giving way to others.
-const TIMER_EXACT: Duration = Duration::from_millis(2);
-
-/// Giving way takes no longer than this when nobody else had anything to do.
-const SPIN_MAX: Duration = Duration::from_micros(20);
 
 /// Carries the load out, on the thread of the caller's `LocalSet`.
 ///
@@ -133,6 +129,7 @@ pub async fn drive(plan: Plan, watch: Watch<'_>) -> Result<Measured, Failure> {
         id: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
         tally: RefCell::new(Tally::new()),
         places: Semaphore::new(places),
+        alarm: Alarm::new()?,
         plan,
     });
     if run.plan.kind == Kind::EndToEnd {
@@ -233,7 +230,7 @@ async fn schedule(run: &Run, queues: Vec<mpsc::UnboundedSender<Duration>>, rate:
         if run.length() <= due {
             return;
         }
-        wait_until(run, run.start + due).await;
+        run.alarm.until(run.start + due).await;
         let late = run.start.elapsed().saturating_sub(due);
         run.tally.borrow_mut().scheduled(late, run.counts(due));
         // A connection that has ended says so in the tally.
@@ -256,26 +253,6 @@ async fn closed(run: &Run, queues: Vec<mpsc::UnboundedSender<Duration>>, request
         // tokio makes a task give way now and then by itself, but a timeout sees that only when
         // there is nothing to acquire.
         tokio::task::yield_now().await;
-    }
-}
-
-async fn wait_until(run: &Run, due: Instant) {
-    let early = due.checked_sub(TIMER_EXACT).unwrap_or(due);
-    if Instant::now() < early {
-        tokio::time::sleep_until(early.into()).await;
-    }
-    loop {
-        let (before, answered) = (Instant::now(), run.tally.borrow().answers());
-        // Once at least, so that answers are taken in even when the schedule is behind.
-        tokio::task::yield_now().await;
-        let now = Instant::now();
-        if due <= now {
-            return;
-        }
-        let mut tally = run.tally.borrow_mut();
-        if now - before < SPIN_MAX && answered == tally.answers() {
-            tally.spun(now - before);
-        }
     }
 }
 

@@ -25,7 +25,6 @@ pub struct Tally {
     pub acknowledged: Latency,
     window: Histogram<u64>,
     late: Histogram<u64>,
-    spun: Duration,
     scheduled: u64,
     answered: u64,
     failed: u64,
@@ -60,7 +59,6 @@ impl Tally {
             acknowledged: Latency::new(),
             window: histogram(),
             late: histogram(),
-            spun: Duration::ZERO,
             scheduled: 0,
             answered: 0,
             failed: 0,
@@ -103,11 +101,6 @@ impl Tally {
     pub fn failed(&mut self, error: &str) {
         self.failed += 1;
         self.first_error.get_or_insert_with(|| error.to_owned());
-    }
-
-    /// Time that went by in waiting for the next due time and for nothing else.
-    pub fn spun(&mut self, time: Duration) {
-        self.spun += time;
     }
 
     /// Latencies since this was asked last.
@@ -155,10 +148,9 @@ impl Tally {
 }
 
 impl Measured {
-    /// The share of its core that the harness needed, without waiting for due times.
+    /// The share of its core that the harness needed.
     pub fn busy(&self) -> f64 {
-        let worked = self.cpu.saturating_sub(self.tally.spun);
-        worked.as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
+        self.cpu.as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
     }
 
     /// Why the figures say more of the harness than of the broker, if they do.
@@ -262,7 +254,7 @@ pub mod tests {
         let mut busy = measured(Pace::Rate(10.0), (Duration::ZERO, Duration::ZERO));
         busy.cpu = Duration::from_millis(9_800);
         assert_eq!(busy.bottleneck().as_deref(), Some("its thread was busy 98 %"));
-        busy.tally.spun(Duration::from_secs(5));
+        busy.cpu = Duration::from_millis(4_800);
         assert!((busy.busy() - 0.48).abs() < 1e-9);
         assert_eq!(busy.bottleneck(), None);
     }

@@ -11,6 +11,7 @@ use crate::broker::config::{ServerConfig, Sources};
 use crate::broker::server;
 use crate::cli::command::CommandError;
 use crate::cli::consume::From;
+pub use crate::cli::dump::args::Dump;
 use crate::cli::record_format::{self, RecordFormat};
 use crate::format::names::TopicName;
 use crate::log::config::Durability;
@@ -50,6 +51,8 @@ pub enum Command {
     Consume(Consume),
     /// Say what this host offers and which engine would run.
     Doctor(Doctor),
+    /// Print what lies in the files of a Kafka log directory, as kafka-dump-log does.
+    Dump(Dump),
 }
 
 /// `uringlog serve`.

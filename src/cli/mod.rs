@@ -15,6 +15,10 @@ pub mod recover;
 
 pub mod doctor;
 
+mod log_file;
+
+pub mod dump;
+
 pub mod command;
 
 pub mod record_format;
@@ -46,6 +50,7 @@ pub fn main() -> ExitCode {
         Command::Produce(produce) => run_produce(produce),
         Command::Consume(consume) => run_consume(consume),
         Command::Doctor(doctor) => return run_doctor(&doctor),
+        Command::Dump(dump) => return run_dump(&dump),
     };
     match outcome {
         // Whoever read the output has seen enough.
@@ -116,6 +121,23 @@ fn run_doctor(doctor: &args::Doctor) -> ExitCode {
         // Whoever read the output has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => exit(Err(format!("cannot write the report: {error}"))),
+    }
+}
+
+fn run_dump(dump: &args::Dump) -> ExitCode {
+    let options = match dump.options() {
+        Ok(options) => options,
+        Err(error) => return exit(Err(error.to_string())),
+    };
+    // A line at a time would be a system call each.
+    let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout().lock());
+    match dump::run(&options, &mut out, &mut io::stderr().lock()) {
+        Err(dump::DumpError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            // What is left in the buffer has no reader.
+            drop(out.into_parts());
+            ExitCode::SUCCESS
+        }
+        outcome => exit(outcome.map_err(|error| error.to_string())),
     }
 }
 

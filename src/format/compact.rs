@@ -120,6 +120,20 @@ impl<'a> Reader<'a> {
         bytes
     }
 
+    /// So many bytes.
+    ///
+    /// # Errors
+    /// [`CompactError::Length`].
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], CompactError> {
+        let length = self.checked(u64_of(length), 1)?;
+        Ok(self.bytes(length))
+    }
+
+    /// How many bytes are left.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// A string or null.
     ///
     /// # Errors

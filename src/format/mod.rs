@@ -8,14 +8,17 @@ pub mod varint;
 
 pub mod compact;
 pub mod kraft;
+pub mod schema;
 
 pub mod checkpoint;
 pub mod clean_shutdown;
 pub mod id;
 
+pub mod aborted;
 pub mod index;
 pub mod journal;
 pub mod journal_count;
 pub mod names;
 pub mod partition_metadata;
+pub mod producer_snapshot;
 pub mod properties;

@@ -1,0 +1,244 @@
+//! `.log` files and KRaft snapshots.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use super::contents::Decoder;
+use super::items::{self, BatchItem, Control, Form, Item, RecordItem};
+use crate::cli::log_file::{Found, LogFile, LogFileError};
+use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, java, legacy};
+use crate::format::batch::{BatchError, BatchHeader, Codec, HEADER_BYTES, MAGIC_V2};
+use crate::format::codec;
+use crate::format::compact::{CompactError, Reader};
+use crate::format::record::{RecordView, RecordsIter};
+use crate::format::schema;
+use crate::units::{ByteCount, Sequence, usize_of};
+
+/// Unpacked bytes of one batch, at most: what a signed number of 32 bits counts.
+pub const UNPACKED_BYTES_MAX: ByteCount = ByteCount(1 << 31);
+
+const BOOTSTRAP: &str = "bootstrap.checkpoint";
+const ABORT: i16 = 0;
+const COMMIT: i16 = 1;
+
+/// Where records of a file go, whatever their format.
+pub struct Records<'a, 'b> {
+    pub printer: &'a mut Printer<'b>,
+    pub findings: &'a mut Findings,
+    pub decoder: Option<Decoder>,
+    pub is_bare: bool,
+    name: String,
+    last_offset: i64,
+}
+
+impl Records<'_, '_> {
+    /// Prints a record, and notes when its offset doesn't follow that of the record before it.
+    ///
+    /// # Errors
+    /// [`DumpError`].
+    pub fn print(&mut self, record: &RecordItem<'_>) -> Result<(), DumpError> {
+        if Some(record.offset) != self.last_offset.checked_add(1) {
+            let gaps = self.findings.gaps.entry(self.name.clone()).or_default();
+            gaps.insert(self.last_offset, record.offset);
+        }
+        self.last_offset = record.offset;
+        self.printer.print(&Item::Record(record))
+    }
+}
+
+/// Prints every batch of the file, and its records when they are asked for.
+///
+/// # Errors
+/// [`DumpError`].
+pub fn dump(
+    path: &Path,
+    options: &DumpOptions,
+    printer: &mut Printer<'_>,
+    findings: &mut Findings,
+) -> Result<(), DumpError> {
+    head(path, printer)?;
+    let mut log = LogFile::open(path)?;
+    let end = options.max_bytes.map_or(log.length(), |limit| limit.min(log.length()));
+    let mut records = Records {
+        printer,
+        findings,
+        decoder: options.contents,
+        is_bare: options.skips_metadata,
+        name: absolute(path),
+        last_offset: -1,
+    };
+    let mut at = 0;
+    while let Some(found) = log.batch(at, end)? {
+        if found.magic < MAGIC_V2 {
+            legacy::dump_batch(&mut log, found, options.is_deep, &mut records)?;
+        } else {
+            dump_batch(&mut log, found, options.is_deep, &mut records)?;
+        }
+        at = found.end();
+    }
+    if at < end && options.max_bytes.is_none() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        records.printer.print(&Item::Trailing { bytes: end - at, name })?;
+    }
+    Ok(())
+}
+
+/// What the name says.
+fn head(path: &Path, printer: &mut Printer<'_>) -> Result<(), DumpError> {
+    let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+    let item = match name.strip_suffix(".checkpoint") {
+        None => Item::LogStart(base_of(path)?),
+        Some(_) if name == BOOTSTRAP => Item::Bootstrap,
+        Some(numbers) => {
+            let parts = numbers.split_once('-');
+            let parsed = parts.and_then(|(offset, epoch)| {
+                Some((offset.parse().ok()?, epoch.parse().ok()?))
+            });
+            let (offset, epoch) = parsed.ok_or_else(|| {
+                let what = "a snapshot's name is its end offset, a hyphen and its epoch";
+                LogFileError::corrupt(path, what)
+            })?;
+            Item::SnapshotEnd { offset, epoch }
+        }
+    };
+    printer.print(&item)
+}
+
+fn dump_batch(
+    log: &mut LogFile,
+    found: Found,
+    is_deep: bool,
+    records: &mut Records<'_, '_>,
+) -> Result<(), DumpError> {
+    let (header, is_valid) = log.header(found)?;
+    let codec = header.codec().map_err(|error| at(log, found, error))?;
+    let item = BatchItem { header, magic: found.magic, at: found.at, codec, is_valid };
+    records.printer.print(&Item::Batch(&item))?;
+    if !is_deep {
+        return Ok(());
+    }
+    let payload = payload(log, found, codec)?;
+    for record in RecordsIter::new(&header, &payload) {
+        let record = record.map_err(|error| at(log, found, error))?;
+        dump_record(log, found, (&item, &record), records)?;
+    }
+    Ok(())
+}
+
+/// The records of a batch, unpacked.
+///
+/// # Errors
+/// [`LogFileError`].
+pub fn payload(log: &mut LogFile, found: Found, codec: Codec) -> Result<Vec<u8>, LogFileError> {
+    let bytes = log.bytes(found.at, found.size)?;
+    let packed = bytes.get(HEADER_BYTES..).unwrap_or_default();
+    let unpacked = codec::decompress(codec, packed, UNPACKED_BYTES_MAX).map(Cow::into_owned);
+    unpacked.map_err(|error| at(log, found, error))
+}
+
+/// A fault of the batch, with its place.
+pub fn at(log: &LogFile, found: Found, error: impl std::fmt::Display) -> LogFileError {
+    LogFileError::corrupt(log.path(), format!("batch at position {}: {error}", found.at))
+}
+
+fn dump_record(
+    log: &LogFile,
+    found: Found,
+    (batch, record): (&BatchItem, &RecordView<'_>),
+    records: &mut Records<'_, '_>,
+) -> Result<(), DumpError> {
+    let header = &batch.header;
+    let control = match header.is_control() && !records.is_bare {
+        true => Some(control(record).map_err(|error| at(log, found, error))?),
+        false => None,
+    };
+    let offset = header.base_offset.wrapping_add(record.offset_delta.into());
+    let decoder = records.decoder.filter(|_| !header.is_control());
+    let contents = decoder.map(|it| it.read(offset, record.key, record.value)).transpose();
+    let contents = contents.map_err(|error| LogFileError::corrupt(log.path(), error))?;
+    let keys = record.headers.map(|(key, _)| java::text(key)).collect();
+    let form = Form::New { sequence: sequence(header, record), header_keys: keys, control };
+    records.print(&RecordItem {
+        offset,
+        time_label: batch.time_label(),
+        timestamp: record.timestamp.0,
+        key_bytes: items::length(record.key),
+        value_bytes: items::length(record.value),
+        form,
+        is_bare: records.is_bare,
+        contents,
+    })
+}
+
+fn sequence(header: &BatchHeader, record: &RecordView<'_>) -> i32 {
+    match u32::try_from(record.offset_delta) {
+        Ok(delta) if Sequence(0) <= header.base_sequence => header.base_sequence.plus(delta).0,
+        _ => -1,
+    }
+}
+
+/// What a control record says: its key has a version and a type.
+fn control(record: &RecordView<'_>) -> Result<Control, ControlFault> {
+    let mut key = Reader::new(record.key.unwrap_or_default());
+    key.i16()?;
+    let kind = key.i16()?;
+    let bytes = record.value.unwrap_or_default();
+    let mut value = Reader::new(bytes);
+    let name = match kind {
+        ABORT | COMMIT => {
+            value.i16()?;
+            let coordinator_epoch = value.i32()?;
+            return Ok(Control::Marker { commits: kind == COMMIT, coordinator_epoch });
+        }
+        2 => "LeaderChange:",
+        3 => "SnapshotHeader",
+        4 => "SnapshotFooter",
+        5 => "KRaftVersion",
+        6 => "KRaftVoters",
+        other => return Ok(Control::Unknown(other)),
+    };
+    // The version is also the first field.
+    let version = Reader::new(bytes).i16()?;
+    let data = schema::CONTROL.values[&kind].decode_front(version, &mut value)?;
+    Ok(Control::Kraft(name, data))
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ControlFault {
+    #[error("a control record that is none: {0}")]
+    Bytes(#[from] CompactError),
+    #[error("a control record: {0}")]
+    Record(#[from] schema::SchemaError),
+}
+
+/// The largest timestamp among a batch's records, which the time index should have.
+///
+/// # Errors
+/// [`LogFileError`].
+pub fn largest_timestamp(log: &mut LogFile, found: Found) -> Result<i64, LogFileError> {
+    if found.magic < MAGIC_V2 {
+        return legacy::largest_timestamp(log, found);
+    }
+    let (header, _) = log.header(found)?;
+    let codec = header.codec().map_err(|error: BatchError| at(log, found, error))?;
+    let payload = payload(log, found, codec)?;
+    let mut largest = -1;
+    for record in RecordsIter::new(&header, &payload) {
+        largest = record.map_err(|error| at(log, found, error))?.timestamp.0.max(largest);
+    }
+    Ok(largest)
+}
+
+/// A batch's last offset.
+///
+/// # Errors
+/// [`LogFileError`].
+pub fn last_offset(log: &mut LogFile, found: Found) -> Result<i64, LogFileError> {
+    if found.magic < MAGIC_V2 {
+        return Ok(found.offset);
+    }
+    let whole = found.size.min(crate::units::u64_of(HEADER_BYTES));
+    let mut reader = Reader::new(log.bytes(found.at, whole)?);
+    let delta = reader.take(usize_of(crate::cli::log_file::LAST_OFFSET_DELTA_AT)).and_then(|_| reader.i32());
+    Ok(found.offset.wrapping_add(delta.unwrap_or_default().into()))
+}

@@ -1,0 +1,42 @@
+//! Producer snapshots and transaction indexes.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use super::items::Item;
+use super::{DumpError, Printer};
+use crate::cli::log_file::LogFileError;
+use crate::format::{aborted, producer_snapshot};
+
+/// Prints the producers of a snapshot; one that is damaged is told of, and no failure.
+///
+/// # Errors
+/// [`DumpError`].
+pub fn dump_snapshot(
+    path: &Path,
+    printer: &mut Printer<'_>,
+    complaints: &mut dyn Write,
+) -> Result<(), DumpError> {
+    let bytes = fs::read(path).map_err(LogFileError::read(path))?;
+    match producer_snapshot::decode(&bytes) {
+        Ok(entries) => entries.iter().try_for_each(|it| printer.print(&Item::Producer(it))),
+        Err(error) => {
+            printer.out.flush()?;
+            Ok(writeln!(complaints, "Snapshot file '{}' is corrupted: {error}", path.display())?)
+        }
+    }
+}
+
+/// Prints the entries of a transaction index.
+///
+/// # Errors
+/// [`DumpError`].
+pub fn dump_aborted(path: &Path, printer: &mut Printer<'_>) -> Result<(), DumpError> {
+    let bytes = fs::read(path).map_err(LogFileError::read(path))?;
+    for entry in aborted::entries(&bytes) {
+        let entry = entry.map_err(|error| LogFileError::corrupt(path, error))?;
+        printer.print(&Item::Aborted(&entry))?;
+    }
+    Ok(())
+}

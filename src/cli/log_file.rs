@@ -1,0 +1,202 @@
+//! From batch to batch through a `.log` file, as `FileLogInputStream` goes: whatever the batches
+//! hold. For the tools that look at files without a server.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::format::batch::{BatchHeader, HEADER_BYTES};
+use crate::format::compact::{CompactError, Reader};
+use crate::units::{
+    ByteCount, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp, u64_of, usize_of,
+};
+
+/// Why a file can't be read on.
+#[derive(Debug, thiserror::Error)]
+pub enum LogFileError {
+    /// The system doesn't let us.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// As the system says.
+        error: io::Error,
+    },
+    /// No batch begins where one should.
+    #[error("{}: {what}", path.display())]
+    Corrupt {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong and where.
+        what: String,
+    },
+}
+
+impl LogFileError {
+    /// A fault of this file.
+    pub fn corrupt(path: &Path, what: impl ToString) -> LogFileError {
+        LogFileError::Corrupt { path: path.to_owned(), what: what.to_string() }
+    }
+
+    /// For what reading returns.
+    pub fn read(path: &Path) -> impl FnOnce(io::Error) -> LogFileError {
+        |error| LogFileError::Read { path: path.to_owned(), error }
+    }
+}
+
+/// Bytes read at once.
+const WINDOW_BYTES: u64 = 4 << 20;
+/// Offset, size, CRC and magic, which every format begins with.
+const HEAD_BYTES: u64 = 17;
+/// Offset and size, which the size doesn't count.
+const OVERHEAD_BYTES: u64 = 12;
+/// Smallest size of any format.
+const SIZE_MIN: i32 = 14;
+/// Where the bytes begin that the CRC covers.
+const CRC_FROM: usize = 21;
+/// Where a batch of format 2 says how far its last offset is from its first.
+pub const LAST_OFFSET_DELTA_AT: u64 = 23;
+
+/// A `.log` file and the part of it that was read last.
+#[derive(Debug)]
+pub struct LogFile {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+/// Where a batch lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// Its first byte.
+    pub at: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Format: 0 and 1 of Kafka before 0.11, 2 since.
+    pub magic: i8,
+    /// First field of the batch: its first offset, or in the old formats its last.
+    pub offset: i64,
+}
+
+impl Found {
+    /// The byte behind it.
+    pub fn end(&self) -> u64 {
+        self.at + self.size
+    }
+}
+
+impl LogFile {
+    /// Opens the file, whose length is taken now: others may append to it meanwhile.
+    ///
+    /// # Errors
+    /// [`LogFileError::Read`].
+    pub fn open(path: &Path) -> Result<LogFile, LogFileError> {
+        let file = File::open(path).map_err(LogFileError::read(path))?;
+        let metadata = file.metadata().map_err(LogFileError::read(path))?;
+        Ok(LogFile {
+            path: path.to_owned(),
+            file,
+            length: metadata.len(),
+            window: Vec::new(),
+            window_at: 0,
+        })
+    }
+
+    /// Bytes of the file.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Its name as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// So many bytes of the file; they are there.
+    ///
+    /// # Errors
+    /// [`LogFileError::Read`].
+    pub fn bytes(&mut self, at: u64, count: u64) -> Result<&[u8], LogFileError> {
+        let window_end = self.window_at + u64_of(self.window.len());
+        if at < self.window_at || window_end < at + count {
+            let wanted = count.max(WINDOW_BYTES).min(self.length - at);
+            self.window.resize(usize_of(wanted), 0);
+            self.window_at = at;
+            let read = self.file.read_exact_at(&mut self.window, at);
+            read.map_err(LogFileError::read(&self.path))?;
+        }
+        let from = usize_of(at - self.window_at);
+        Ok(&self.window[from..from + usize_of(count)])
+    }
+
+    /// The batch at `at`; `None` where less than a whole one is left before `end`.
+    ///
+    /// # Errors
+    /// [`LogFileError::Read`]; [`LogFileError::Corrupt`] where the size is that of no batch.
+    pub fn batch(&mut self, at: u64, end: u64) -> Result<Option<Found>, LogFileError> {
+        if end.saturating_sub(HEAD_BYTES) <= at {
+            return Ok(None);
+        }
+        let mut head = Reader::new(self.bytes(at, HEAD_BYTES)?);
+        let fields = |head: &mut Reader<'_>| {
+            let (offset, size) = (head.i64()?, head.i32()?);
+            head.i32()?;
+            Ok::<_, CompactError>((offset, size, head.i8()?))
+        };
+        let (offset, size, magic) = fields(&mut head).expect("17 bytes hold them");
+        if size < SIZE_MIN {
+            let what = format!(
+                "Found record size {size} smaller than minimum record overhead ({SIZE_MIN}) at \
+                 position {at}"
+            );
+            return Err(LogFileError::corrupt(&self.path, what));
+        }
+        let size = u64::from(size.unsigned_abs()) + OVERHEAD_BYTES;
+        Ok((size <= end - at).then_some(Found { at, size, magic, offset }))
+    }
+
+    /// The header of a batch of format 2 (or of one that says to be newer, which Kafka reads as
+    /// such) and whether its CRC holds.
+    ///
+    /// # Errors
+    /// [`LogFileError::Read`]; [`LogFileError::Corrupt`] when the file ends before a header would.
+    pub fn header(&mut self, found: Found) -> Result<(BatchHeader, bool), LogFileError> {
+        let whole = found.size.max(u64_of(HEADER_BYTES));
+        if self.length - found.at < whole {
+            let what = format!("the batch at position {} is shorter than its header", found.at);
+            return Err(LogFileError::corrupt(&self.path, what));
+        }
+        let bytes = self.bytes(found.at, whole)?;
+        let header = header_of(bytes).expect("61 bytes hold a header");
+        let covered = &bytes[..usize_of(found.size)];
+        let is_valid = HEADER_BYTES <= covered.len()
+            && crc32c::crc32c(&covered[CRC_FROM..]) == header.crc;
+        Ok((header, is_valid))
+    }
+}
+
+/// The fields of a header, whatever they are.
+fn header_of(bytes: &[u8]) -> Result<BatchHeader, CompactError> {
+    let mut reader = Reader::new(bytes);
+    let base_offset = reader.i64()?;
+    let size = ByteCount(u64::from(reader.i32()?.unsigned_abs()) + OVERHEAD_BYTES);
+    let leader_epoch = LeaderEpoch(reader.i32()?);
+    reader.i8()?;
+    Ok(BatchHeader {
+        base_offset,
+        size,
+        leader_epoch,
+        crc: u32::from_be_bytes(reader.array()?),
+        attributes: reader.i16()?,
+        last_offset_delta: reader.i32()?,
+        base_timestamp: Timestamp(reader.i64()?),
+        max_timestamp: Timestamp(reader.i64()?),
+        producer_id: ProducerId(reader.i64()?),
+        producer_epoch: ProducerEpoch(reader.i16()?),
+        base_sequence: Sequence(reader.i32()?),
+        record_count: reader.i32()?,
+    })
+}

@@ -1,0 +1,118 @@
+//! `uringlog dump` on every file of directories that Apache Kafka 4.3.1 wrote, against what Kafka's
+//! own tool printed of them, character for character.
+//!
+//! The archives are in `tests/golden/kafka`; further ones of the same form are taken from the
+//! directory named in `GOLDEN_DIR`. Each case prints a line.
+
+mod support {
+    pub mod golden;
+}
+
+use std::path::Path;
+
+use clap::Parser;
+use support::golden::Archive;
+use uringlog::cli::dump::{self, args::Dump};
+
+/// What Kafka's tool was asked, and what it said.
+struct Expected {
+    arguments: Vec<String>,
+    out: String,
+    complaints: Vec<String>,
+    /// A Java exception ended it.
+    has_failed: bool,
+}
+
+impl Expected {
+    fn parse(text: &str) -> Option<Expected> {
+        let (command, output) = text.split_once('\n')?;
+        let arguments = command.strip_prefix("$ kafka-dump-log ")?;
+        let (output, status) = match output.split_once("---- exit status") {
+            Some((output, _)) => (output, true),
+            None => (output, false),
+        };
+        let (out, complaints) = output.split_once("---- stderr\n").unwrap_or((output, ""));
+        Some(Expected {
+            arguments: arguments.split(' ').map(str::to_owned).collect(),
+            out: out.to_owned(),
+            complaints: blocks(complaints),
+            has_failed: status || complaints.contains("Exception"),
+        })
+    }
+}
+
+/// Complaints about a file each, sorted: their order depends on where the files lie.
+fn blocks(text: &str) -> Vec<String> {
+    let mut blocks: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let is_more = line.starts_with(' ') || line.starts_with("Indexed offset");
+        match blocks.last_mut() {
+            Some(block) if is_more => *block += line,
+            _ => blocks.push(line.to_owned()),
+        }
+    }
+    blocks.sort();
+    blocks
+}
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    dump: Dump,
+}
+
+/// The same command here: its output with the archive's own names.
+fn dumped(root: &Path, arguments: &[String]) -> (String, Vec<String>, bool) {
+    let prefix = format!("{}/", root.display());
+    let mut words = vec!["dump".to_owned()];
+    let mut arguments = arguments.iter();
+    while let Some(word) = arguments.next() {
+        words.push(word.clone());
+        if word == "--files" {
+            let files = arguments.next().expect("files").split(',');
+            let files: Vec<String> = files.map(|it| format!("{prefix}{it}")).collect();
+            words.push(files.join(","));
+        }
+    }
+    let options = Line::try_parse_from(words).expect("Kafka's flags").dump.options();
+    let (mut out, mut complaints) = (Vec::new(), Vec::new());
+    let outcome = dump::run(&options.expect("known decoders"), &mut out, &mut complaints);
+    let text = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).expect("text");
+        text.replace(&prefix, "")
+    };
+    (text(out), blocks(&text(complaints)), outcome.is_err())
+}
+
+fn check(archive: &Archive) -> usize {
+    let root = archive.unpack();
+    let mut compared = 0;
+    for (name, text) in archive.texts(&root, "dump") {
+        let Some(expected) = Expected::parse(&text) else { continue };
+        let (out, complaints, has_failed) = dumped(&root.path(), &expected.arguments);
+        let place = format!("{}: {name}", archive.name);
+        for (number, (ours, kafkas)) in out.lines().zip(expected.out.lines()).enumerate() {
+            assert_eq!(ours, kafkas, "{place}, line {}", number + 2);
+        }
+        assert_eq!(out.trim_end(), expected.out.trim_end(), "{place}");
+        assert_eq!(has_failed, expected.has_failed, "{place}");
+        if !has_failed {
+            let kafkas: Vec<String> =
+                expected.complaints.iter().map(|it| it.replace("/golden/", "")).collect();
+            assert_eq!(complaints, kafkas, "{place}");
+        }
+        compared += 1;
+    }
+    compared
+}
+
+#[test]
+fn every_golden_file_is_dumped_as_kafka_does() {
+    let mut compared = 0;
+    for archive in Archive::all() {
+        let files = check(&archive);
+        println!("{}: {files} dumps are the same", archive.name);
+        compared += files;
+    }
+    assert!(1_000 < compared, "only {compared} dumps were compared");
+}

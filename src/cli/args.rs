@@ -12,6 +12,7 @@ use crate::broker::server;
 use crate::cli::command::CommandError;
 use crate::cli::consume::From;
 pub use crate::cli::dump::args::Dump;
+pub use crate::cli::verify::args::Verify;
 use crate::cli::record_format::{self, RecordFormat};
 use crate::format::names::TopicName;
 use crate::log::config::Durability;
@@ -53,6 +54,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Print what lies in the files of a Kafka log directory, as kafka-dump-log does.
     Dump(Dump),
+    /// Check a Kafka log directory without changing it.
+    Verify(Verify),
 }
 
 /// `uringlog serve`.

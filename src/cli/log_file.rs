@@ -132,6 +132,22 @@ impl LogFile {
         Ok(&self.window[from..from + usize_of(count)])
     }
 
+    /// Where the next bytes lie that were ever written, from `at` on; `None` when there are none.
+    ///
+    /// # Errors
+    /// [`LogFileError::Read`].
+    pub fn next_data(&self, at: u64) -> Result<Option<u64>, LogFileError> {
+        if self.length <= at {
+            return Ok(None);
+        }
+        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(found) => Ok((found < self.length).then_some(found)),
+            // Nothing but a hole follows.
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            Err(error) => Err(LogFileError::read(&self.path)(error.into())),
+        }
+    }
+
     /// The batch at `at`; `None` where less than a whole one is left before `end`.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ mod log_file;
 
 pub mod dump;
 
+pub mod verify;
+
 pub mod command;
 
 pub mod record_format;
@@ -51,6 +53,7 @@ pub fn main() -> ExitCode {
         Command::Consume(consume) => run_consume(consume),
         Command::Doctor(doctor) => return run_doctor(&doctor),
         Command::Dump(dump) => return run_dump(&dump),
+        Command::Verify(verify) => return run_verify(&verify),
     };
     match outcome {
         // Whoever read the output has seen enough.
@@ -138,6 +141,21 @@ fn run_dump(dump: &args::Dump) -> ExitCode {
             ExitCode::SUCCESS
         }
         outcome => exit(outcome.map_err(|error| error.to_string())),
+    }
+}
+
+fn run_verify(verify: &args::Verify) -> ExitCode {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let outcome = verify::run(&verify.options(), &mut out);
+    match outcome.and_then(|verdict| Ok(io::Write::flush(&mut out).map(|()| verdict)?)) {
+        Ok(verdict) => ExitCode::from(verdict.exit_status()),
+        Err(verify::VerifyError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("uringlog: {error}");
+            ExitCode::from(verify::Verdict::Unseen.exit_status())
+        }
     }
 }
 

@@ -174,14 +174,41 @@ fn read(log: &mut LogFile, found: Found) -> Result<(OldRecord, Codec), LogFileEr
     record.map_err(|error| at(log, found, error))
 }
 
+/// What a batch of an old format says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OldBatch {
+    /// Offset of its first record.
+    pub first_offset: i64,
+    /// Offset of its last record.
+    pub last_offset: i64,
+    /// Its largest timestamp, -1 for none.
+    pub max_timestamp: i64,
+    /// Whether its CRC-32 holds.
+    pub is_valid: bool,
+}
+
+/// Reads a batch of an old format; a packed one is unpacked.
+///
+/// # Errors
+/// [`LogFileError`].
+pub fn old_batch(log: &mut LogFile, found: Found) -> Result<OldBatch, LogFileError> {
+    let (record, codec) = read(log, found)?;
+    let (last_offset, is_valid) = (record.offset, record.is_valid);
+    let inner = record.inner(codec).map_err(|error| at(log, found, error))?;
+    Ok(OldBatch {
+        first_offset: inner.first().map_or(last_offset, |it| it.offset),
+        last_offset,
+        max_timestamp: inner.iter().map(|it| it.timestamp).max().unwrap_or(-1),
+        is_valid,
+    })
+}
+
 /// The largest timestamp among a batch's records.
 ///
 /// # Errors
 /// [`LogFileError`].
 pub fn largest_timestamp(log: &mut LogFile, found: Found) -> Result<i64, LogFileError> {
-    let (record, codec) = read(log, found)?;
-    let inner = record.inner(codec).map_err(|error| at(log, found, error))?;
-    Ok(inner.iter().map(|it| it.timestamp).max().unwrap_or(-1))
+    old_batch(log, found).map(|it| it.max_timestamp)
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ mod log;
 mod small;
 
 pub use contents::{Decoder, TextDecoder};
+pub use legacy::{OldBatch, old_batch};
+pub use log::payload;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

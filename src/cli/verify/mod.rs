@@ -1,0 +1,247 @@
+//! `uringlog verify`: checks everything about a Kafka log directory that can be checked without
+//! changing it and without a server.
+//!
+//! Segments are read in parallel ([`segment`]); what spans segments follows ([`partition`]), then
+//! what lies at the root ([`root`]). What Kafka itself leaves behind is no finding.
+
+pub mod args;
+mod epochs;
+mod finding;
+mod index;
+mod partition;
+mod root;
+mod segment;
+mod transactions;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use finding::{Finding, Kind};
+use partition::{Partition, Walked};
+
+use crate::format::schema::Value;
+
+/// What the command line says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VerifyOptions {
+    /// A log directory, or the folder of one partition.
+    pub directory: PathBuf,
+    /// Segments that are read at the same time.
+    pub threads: usize,
+    /// Take the records of batches apart, too.
+    pub is_deep: bool,
+    /// Findings as JSON.
+    pub json: bool,
+}
+
+/// What came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Nothing is wrong.
+    Clean,
+    /// Something is.
+    Findings,
+    /// Something could not be looked at.
+    Unseen,
+}
+
+impl Verdict {
+    /// 0, 1 and 2.
+    pub fn exit_status(self) -> u8 {
+        match self {
+            Verdict::Clean => 0,
+            Verdict::Findings => 1,
+            Verdict::Unseen => 2,
+        }
+    }
+}
+
+/// Why a directory can't be verified at all.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// It can't be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// As the system says.
+        error: io::Error,
+    },
+    /// Neither partitions nor segments are in it.
+    #[error(
+        "{} is no log directory: there is no folder named like a partition (topic-0) in it, and \
+         no .log file",
+        .0.display()
+    )]
+    NoLogs(PathBuf),
+    /// Standard output can't be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// How much was looked at.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    partitions: usize,
+    segments: usize,
+    batches: u64,
+    bytes: u64,
+}
+
+/// Verifies, and writes findings to `out`.
+///
+/// # Errors
+/// [`VerifyError`].
+pub fn run(options: &VerifyOptions, out: &mut dyn Write) -> Result<Verdict, VerifyError> {
+    let started = Instant::now();
+    let mut findings = Vec::new();
+    let mut partitions = partitions(&options.directory, &mut findings)?;
+    walk(&mut partitions, options);
+    let mut counts = Counts { partitions: partitions.len(), ..Counts::default() };
+    let at_root = root::Root::read(&options.directory, &mut findings);
+    for partition in &mut partitions {
+        let cleaned = at_root.as_ref().and_then(|it| it.cleaned_up_to(partition));
+        partition.check(cleaned, &mut findings);
+        counts.segments += partition.segments.len();
+        for walked in partition.walked() {
+            counts.batches += walked.batches;
+            counts.bytes += walked.bytes;
+        }
+    }
+    if let Some(root) = at_root {
+        root.check(&partitions, &mut findings);
+    }
+    findings.sort_by(|a, b| (&a.path, a.position).cmp(&(&b.path, b.position)));
+    report(options, &findings, (counts, started.elapsed().as_secs_f64()), out)?;
+    Ok(verdict(&findings))
+}
+
+fn verdict(findings: &[Finding]) -> Verdict {
+    let has = |kind| findings.iter().any(|it| it.kind == kind);
+    if has(Kind::Unseen) {
+        Verdict::Unseen
+    } else if has(Kind::Damage) {
+        Verdict::Findings
+    } else {
+        Verdict::Clean
+    }
+}
+
+fn partitions(
+    directory: &Path,
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<Partition>, VerifyError> {
+    let unreadable = |error| VerifyError::Read { path: directory.to_owned(), error };
+    let mut folders = Vec::new();
+    let mut has_segments = false;
+    for entry in std::fs::read_dir(directory).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        has_segments |= path.extension().is_some_and(|it| it == "log");
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    if has_segments {
+        return Ok(vec![Partition::list(directory, findings)]);
+    }
+    folders.sort();
+    let is_partition = |path: &PathBuf| root::partition_of(path).is_some();
+    if !folders.iter().any(is_partition) && !directory.join("meta.properties").exists() {
+        return Err(VerifyError::NoLogs(directory.to_owned()));
+    }
+    let (logs, strangers): (Vec<_>, Vec<_>) = folders.into_iter().partition(is_partition);
+    findings.extend(strangers.into_iter().filter_map(|path| root::stranger(&path)));
+    Ok(logs.iter().map(|path| Partition::list(path, findings)).collect())
+}
+
+/// Reads all segments, some at the same time.
+fn walk(partitions: &mut [Partition], options: &VerifyOptions) {
+    let jobs: Vec<(usize, usize)> = partitions
+        .iter()
+        .enumerate()
+        .flat_map(|(number, partition)| (0..partition.segments.len()).map(move |it| (number, it)))
+        .collect();
+    let total = partitions.iter().flat_map(|it| &it.segments).map(|it| it.bytes).sum();
+    let progress = bar(total);
+    let next = AtomicUsize::new(0);
+    let walked: Mutex<Vec<(usize, usize, Walked)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.min(jobs.len()) {
+            scope.spawn(|| {
+                while let Some(&(partition, segment)) =
+                    jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let listed = &partitions[partition];
+                    let outcome = segment::walk(listed, segment, options.is_deep, &progress);
+                    let mut walked = walked.lock().expect("no thread panics with it");
+                    walked.push((partition, segment, outcome));
+                }
+            });
+        }
+    });
+    progress.finish_and_clear();
+    for (partition, segment, outcome) in walked.into_inner().expect("all threads are over") {
+        partitions[partition].segments[segment].walked = Some(outcome);
+    }
+}
+
+fn bar(total: u64) -> ProgressBar {
+    // Nothing is drawn where standard error is no terminal.
+    let bar = ProgressBar::new(total);
+    let form = "verify {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(form).expect("a template of its own words"));
+    bar
+}
+
+fn report(
+    options: &VerifyOptions,
+    findings: &[Finding],
+    (counts, seconds): (Counts, f64),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for finding in findings {
+        if options.json {
+            writeln!(out, "{}", finding.to_json().to_json())?;
+        } else {
+            writeln!(out, "{finding}")?;
+        }
+    }
+    let count = |kind| findings.iter().filter(|it| it.kind == kind).count();
+    let (damages, notes, unseen) = (count(Kind::Damage), count(Kind::Note), count(Kind::Unseen));
+    let number = |it: usize| Value::Number(i64::try_from(it).expect("findings are few"));
+    if options.json {
+        let long = |it: u64| Value::Number(i64::try_from(it).expect("63 bits"));
+        let summary = Value::Struct(vec![
+            ("kind", Value::Text("summary".to_owned())),
+            ("partitions", number(counts.partitions)),
+            ("segments", number(counts.segments)),
+            ("batches", long(counts.batches)),
+            ("bytes", long(counts.bytes)),
+            ("seconds", Value::Float(seconds)),
+            ("findings", number(damages)),
+            ("notes", number(notes)),
+            ("unseen", number(unseen)),
+        ]);
+        return writeln!(out, "{}", summary.to_json());
+    }
+    writeln!(
+        out,
+        "{} partitions, {} segments, {} batches, {} bytes in {seconds:.1} s: {}, {}{}",
+        counts.partitions,
+        counts.segments,
+        counts.batches,
+        counts.bytes,
+        plural(damages, "finding"),
+        plural(notes, "note"),
+        if unseen == 0 { String::new() } else { format!(", {unseen} could not be looked at") },
+    )
+}
+
+fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

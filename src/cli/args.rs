@@ -56,6 +56,16 @@ pub enum Command {
     Dump(Dump),
     /// Check a Kafka log directory without changing it.
     Verify(Verify),
+    /// Read a file in a layout that texts show for Kafka's, and that it is not.
+    DecodeFlat(DecodeFlat),
+}
+
+/// `uringlog decode-flat`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct DecodeFlat {
+    /// The file.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
 }
 
 /// `uringlog serve`.

@@ -17,6 +17,8 @@ pub mod doctor;
 
 mod log_file;
 
+pub mod flat;
+
 pub mod dump;
 
 pub mod verify;
@@ -54,6 +56,17 @@ pub fn main() -> ExitCode {
         Command::Doctor(doctor) => return run_doctor(&doctor),
         Command::Dump(dump) => return run_dump(&dump),
         Command::Verify(verify) => return run_verify(&verify),
+        Command::DecodeFlat(flat) => {
+            let mut out = io::stdout().lock();
+            return match flat::run(&flat.file, &mut out) {
+                Err(flat::FlatError::Output(error))
+                    if error.kind() == io::ErrorKind::BrokenPipe =>
+                {
+                    ExitCode::SUCCESS
+                }
+                outcome => exit(outcome.map_err(|error| error.to_string())),
+            };
+        }
     };
     match outcome {
         // Whoever read the output has seen enough.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::contents::Decoder;
 use super::items::{self, BatchItem, Control, Form, Item, RecordItem};
+use crate::cli::flat;
 use crate::cli::log_file::{Found, LogFile, LogFileError};
 use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, java, legacy};
 use crate::format::batch::{BatchError, BatchHeader, Codec, HEADER_BYTES, MAGIC_V2};
@@ -16,6 +17,9 @@ use crate::units::{ByteCount, Sequence, usize_of};
 
 /// Unpacked bytes of one batch, at most: what a signed number of 32 bits counts.
 pub const UNPACKED_BYTES_MAX: ByteCount = ByteCount(1 << 31);
+
+/// Longest file that is tried by the flat layout, which nobody has in earnest.
+const FLAT_BYTES_MAX: u64 = 64 << 20;
 
 const BOOTSTRAP: &str = "bootstrap.checkpoint";
 const ABORT: i16 = 0;
@@ -68,6 +72,11 @@ pub fn dump(
         last_offset: -1,
     };
     let mut at = 0;
+    if is_flat(&mut log)? {
+        let bytes = log.bytes(0, log.length())?.to_vec();
+        flat::print(path, &bytes, records.printer.out).map_err(|it| LogFileError::corrupt(path, it))?;
+        return Err(LogFileError::corrupt(path, "no Kafka segment, see `uringlog decode-flat`").into());
+    }
     while let Some(found) = log.batch(at, end)? {
         if found.magic < MAGIC_V2 {
             legacy::dump_batch(&mut log, found, options.is_deep, &mut records)?;
@@ -81,6 +90,20 @@ pub fn dump(
         records.printer.print(&Item::Trailing { bytes: end - at, name })?;
     }
     Ok(())
+}
+
+/// Whether a file that no batch begins is one of those that `decode-flat` reads.
+fn is_flat(log: &mut LogFile) -> Result<bool, LogFileError> {
+    let length = log.length();
+    let begins_with_batch = match log.batch(0, length) {
+        Ok(found) => found.is_some_and(|it| (0..=MAGIC_V2).contains(&it.magic)),
+        Err(LogFileError::Corrupt { .. }) => false,
+        Err(error) => return Err(error),
+    };
+    if begins_with_batch || length == 0 || FLAT_BYTES_MAX < length {
+        return Ok(false);
+    }
+    Ok(flat::is_flat(log.bytes(0, length)?))
 }
 
 /// What the name says.

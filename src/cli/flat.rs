@@ -1,0 +1,243 @@
+//! `uringlog decode-flat`: a record layout that some introductions to Kafka's files show, and that
+//! no broker has written since 0.8, if ever. People try to read a `.log` by it, or write files in
+//! it; this says what its fields would be.
+//!
+//! ```text
+//! offset i64 [size i32] key size i32, key, value size i32, value, timestamp i64, CRC-32 u32
+//! ```
+//!
+//! The size behind the offset stands in some of these texts and not in others: whichever reading
+//! gets further is taken.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::format::compact::{CompactError, Reader};
+use crate::units::u64_of;
+
+/// Characters of a key or value that are shown.
+const SHOWN_MAX: usize = 60;
+
+/// Why a file isn't decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum FlatError {
+    /// It can't be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// As the system says.
+        error: io::Error,
+    },
+    /// Not a single record of the layout stands at its beginning.
+    #[error(
+        "{}: not a record of the flat layout at its beginning: {error}; `uringlog dump` reads \
+         Kafka's own files",
+        path.display()
+    )]
+    NotFlat {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with the first one.
+        error: CompactError,
+    },
+    /// Standard output can't be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// A record of the layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Record<'a> {
+    offset: i64,
+    size: Option<i32>,
+    key: &'a [u8],
+    value: &'a [u8],
+    timestamp: i64,
+    crc: u32,
+    /// Whether the CRC-32 is that of all bytes before it.
+    is_valid: bool,
+}
+
+/// How far a reading of the file got.
+struct Reading<'a> {
+    records: Vec<(usize, Record<'a>)>,
+    end: usize,
+    error: Option<CompactError>,
+}
+
+fn record<'a>(bytes: &'a [u8], has_size: bool) -> Result<(Record<'a>, usize), CompactError> {
+    let mut reader = Reader::new(bytes);
+    let offset = reader.i64()?;
+    let size = if has_size { Some(reader.i32()?) } else { None };
+    let mut part = |reader: &mut Reader<'a>| {
+        let length = u32::from_be_bytes(reader.array()?);
+        reader.take(usize::try_from(length).expect("32 bits fit"))
+    };
+    let (key, value) = (part(&mut reader)?, part(&mut reader)?);
+    let timestamp = reader.i64()?;
+    let covered = bytes.len() - reader.left();
+    let crc = u32::from_be_bytes(reader.array()?);
+    let mut computed = flate2::Crc::new();
+    computed.update(&bytes[..covered]);
+    let is_valid = computed.sum() == crc;
+    let record = Record { offset, size, key, value, timestamp, crc, is_valid };
+    Ok((record, bytes.len() - reader.left()))
+}
+
+fn read(bytes: &[u8], has_size: bool) -> Reading<'_> {
+    let mut reading = Reading { records: Vec::new(), end: 0, error: None };
+    while reading.end < bytes.len() {
+        match record(&bytes[reading.end..], has_size) {
+            // Two lies in a row would be needed for this to be another format.
+            Ok((record, _)) if record.offset < 0 => {
+                reading.error = Some(CompactError::Truncated);
+                break;
+            }
+            Ok((record, length)) => {
+                reading.records.push((reading.end, record));
+                reading.end += length;
+            }
+            Err(error) => {
+                reading.error = Some(error);
+                break;
+            }
+        }
+    }
+    reading
+}
+
+/// The reading that gets further.
+fn best(bytes: &[u8]) -> Reading<'_> {
+    let (plain, sized) = (read(bytes, false), read(bytes, true));
+    if plain.end < sized.end { sized } else { plain }
+}
+
+/// Whether all of the bytes read as records of this layout.
+pub fn is_flat(bytes: &[u8]) -> bool {
+    let reading = best(bytes);
+    reading.error.is_none() && !reading.records.is_empty()
+}
+
+/// Prints the records of a file that holds nothing else, or at least begins with one.
+///
+/// # Errors
+/// [`FlatError`].
+pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), FlatError> {
+    let bytes = fs::read(path)
+        .map_err(|error| FlatError::Read { path: path.to_owned(), error })?;
+    print(path, &bytes, out)
+}
+
+/// The same with the file's bytes.
+///
+/// # Errors
+/// [`FlatError`].
+pub fn print(path: &Path, bytes: &[u8], out: &mut dyn Write) -> Result<(), FlatError> {
+    let reading = best(bytes);
+    if let (Some(error), true) = (reading.error, reading.records.is_empty()) {
+        return Err(FlatError::NotFlat { path: path.to_owned(), error });
+    }
+    let name = path.display();
+    writeln!(
+        out,
+        "{name} is no Kafka segment: its records stand alone, without batches, as in no version \
+         of Kafka since 0.8. A broker would cut it off at its first byte."
+    )?;
+    for (at, record) in &reading.records {
+        let size = record.size.map(|it| format!(" size: {it}")).unwrap_or_default();
+        writeln!(
+            out,
+            "position: {at} offset: {}{size} keySize: {} key: {} valueSize: {} value: {} \
+             timestamp: {} crc: {} ({})",
+            record.offset,
+            record.key.len(),
+            shown(record.key),
+            record.value.len(),
+            shown(record.value),
+            record.timestamp,
+            record.crc,
+            if record.is_valid {
+                "that of the bytes before it"
+            } else {
+                "not the CRC-32 of the bytes before it"
+            },
+        )?;
+    }
+    if let Some(error) = reading.error {
+        let left = u64_of(bytes.len() - reading.end);
+        writeln!(out, "the {left} bytes from position {} on are no record: {error}", reading.end)?;
+    }
+    Ok(())
+}
+
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut shown: String = text.chars().take(SHOWN_MAX).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN_MAX).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn flat(offset: i64, key: &[u8], value: &[u8], has_size: bool) -> Vec<u8> {
+        let mut out = offset.to_be_bytes().to_vec();
+        if has_size {
+            out.extend_from_slice(&77_i32.to_be_bytes());
+        }
+        for part in [key, value] {
+            out.extend_from_slice(&u32::try_from(part.len()).expect("short").to_be_bytes());
+            out.extend_from_slice(part);
+        }
+        out.extend_from_slice(&1_700_000_000_000_i64.to_be_bytes());
+        let mut crc = flate2::Crc::new();
+        crc.update(&out);
+        out.extend_from_slice(&crc.sum().to_be_bytes());
+        out
+    }
+
+    fn printed(bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        print(Path::new("f.log"), bytes, &mut out).expect("flat");
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn fields_are_shown_with_and_without_a_size() {
+        for has_size in [false, true] {
+            let bytes =
+                [flat(0, b"k", b"v\n", has_size), flat(1, b"", b"w", has_size)].concat();
+            assert!(is_flat(&bytes));
+            let text = printed(&bytes);
+            assert!(text.starts_with("f.log is no Kafka segment"), "{text}");
+            assert!(text.contains("keySize: 1 key: k valueSize: 2 value: v\\n timestamp: 17"));
+            assert_eq!(text.matches("(that of the bytes before it)").count(), 2, "{text}");
+            assert_eq!(text.contains("size: 77"), has_size, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_torn_record_is_told_of_and_another_format_refused() {
+        let bytes = [flat(0, b"k", b"v", false), vec![1, 2, 3]].concat();
+        assert!(!is_flat(&bytes));
+        assert!(printed(&bytes).contains("the 3 bytes from position 29 on"), "{}", printed(&bytes));
+        let mut out = Vec::new();
+        let error = print(Path::new("f.log"), &[0xff; 40], &mut out).expect_err("not flat");
+        assert!(error.to_string().contains("not a record of the flat layout"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut out = Vec::new();
+            let _ = print(Path::new("f.log"), &bytes, &mut out);
+        }
+    }
+}

@@ -218,7 +218,9 @@ impl PartitionLog {
 
     fn next_job(&mut self, now: Timestamp) -> Option<(Job, Steps)> {
         if let Some(segment) = self.unflushed().find(|segment| segment.wants_flush()) {
-            return Some((Job::Flush(segment.base), self.flush_steps(segment)));
+            let files = segment.unflushed.expect("it waits for its flush");
+            let (base, next_base) = (segment.base, segment.next_base);
+            return Some((Job::Flush(base), self.flush_steps((next_base, files))));
         }
         if let Some(settle) = self.settle_job() {
             return Some(settle);
@@ -252,17 +254,30 @@ impl PartitionLog {
     }
 
     /// Kafka's `flush-log` after a roll. The index files are closed: they are read on demand.
-    fn flush_steps(&self, segment: &SealedSegment) -> Steps {
-        let files = segment.unflushed.expect("it waits for its flush");
+    fn flush_steps(&mut self, segment: (Offset, SegmentFiles)) -> Steps {
+        let (next_base, files) = segment;
         let directory = self.directory.clone();
-        Steps::from_iter([
+        let mut steps = Steps::from_iter([
             Step::Sync { file: files.log },
             Step::Sync { file: files.index },
             Step::Sync { file: files.time_index },
+        ]);
+        if self.has_snapshot(next_base) {
+            steps.extend(self.sync_snapshot_steps(next_base));
+        }
+        steps.extend([
             Step::SyncDirectory { directory },
             Step::Close { file: files.index },
             Step::Close { file: files.time_index },
-        ])
+        ]);
+        steps
+    }
+
+    /// Makes a `.snapshot` that is there durable.
+    pub(super) fn sync_snapshot_steps(&mut self, at: Offset) -> [Step; 3] {
+        let file = self.new_file();
+        let place = self.place_of(SegmentFile::new(at, FileKind::Snapshot));
+        [Step::Open { file, place }, Step::Sync { file }, Step::Close { file }]
     }
 
     /// The steps that replace `leader-epoch-checkpoint` in one go.

@@ -12,9 +12,12 @@ use super::partition::{Cause, InFlight, LogSpec, LogState, PartitionLog, Target}
 use super::producers::Producers;
 use super::recorded::{self, Recorded};
 use super::roll;
-use super::segment::{ActiveSegment, Beginning, Planner, SealedSegment, SegmentFiles};
+use super::segment::{
+    ActiveSegment, Beginning, EndSnapshot, Planner, SealedSegment, SegmentFiles, snapshot_steps,
+};
 use crate::disk::plan::{Parts, Steps};
 use crate::disk::{FileId, Lane, Place, Plan, Step};
+use crate::format::names::{FileKind, SegmentFile};
 use crate::format::partition_metadata;
 use crate::units::{Offset, Timestamp};
 
@@ -25,6 +28,8 @@ pub(super) struct LogParts {
     pub active: ActiveSegment,
     pub end: Target,
     pub producers: Producers,
+    /// Offset of the newest `.snapshot`, if there is one.
+    pub snapshot: Option<Offset>,
     pub epochs: LeaderEpochs,
     /// How many [`FileId`]s were given.
     pub files: u32,
@@ -50,6 +55,7 @@ impl PartitionLog {
             active,
             end: Target::base_of(base),
             producers: Producers::default(),
+            snapshot: None,
             epochs,
             files: 3,
             now,
@@ -113,6 +119,10 @@ impl PartitionLog {
     }
 
     fn closing_steps(&mut self) -> Steps {
+        let snapshot = self.new_snapshot();
+        let unflushed = self.sealed.iter().filter(|segment| segment.unflushed.is_some());
+        let rolled = unflushed.map(|segment| segment.next_base);
+        let unsynced_snapshots: Vec<Offset> = rolled.filter(|at| self.has_snapshot(*at)).collect();
         let mut planner = Planner {
             directory: &self.directory,
             steps: Steps::new(),
@@ -132,6 +142,14 @@ impl PartitionLog {
         unsynced.extend([active.log, active.index, active.time_index]);
         let mut steps = planner.steps;
         steps.extend(unsynced.into_iter().map(|file| Step::Sync { file }));
+        if let Some(EndSnapshot { file, at, bytes }) = snapshot {
+            let place = self.place_of(SegmentFile::new(at, FileKind::Snapshot));
+            let [create, truncate, write, close] = snapshot_steps(file, place, bytes);
+            steps.extend([create, truncate, write, Step::Sync { file }, close]);
+        }
+        for at in unsynced_snapshots {
+            steps.extend(self.sync_snapshot_steps(at));
+        }
         if self.housekeeping.has_new_epochs {
             self.housekeeping.has_new_epochs = false;
             steps.extend(self.epochs_steps());
@@ -198,6 +216,8 @@ impl PartitionLog {
             not_open: Vec::new(),
             retry: None,
             producers: parts.producers,
+            last_snapshot: parts.snapshot.unwrap_or(parts.cursors.log_start),
+            has_last_snapshot: parts.snapshot.is_some(),
             epochs: parts.epochs,
             housekeeping: Housekeeping::default(),
             notes: Notes::default(),

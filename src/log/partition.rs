@@ -16,9 +16,12 @@ use super::producers::Producers;
 use super::recorded::{InRecord, Recorded};
 use super::retention::SegmentInfo;
 use super::roll;
-use super::segment::{ActiveSegment, Beginning, Largest, SealedSegment, SegmentFiles};
+use super::segment::{
+    ActiveSegment, Beginning, EndSnapshot, Largest, SealedSegment, SegmentFiles,
+};
 use crate::disk::plan::Parts;
 use crate::disk::{DiskError, FileId, Plan, Step};
+use crate::format::producer_snapshot;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId, byte_count};
 
 /// What a log is, apart from its records.
@@ -151,6 +154,9 @@ pub struct PartitionLog {
     /// A plan that failed with nothing done and may be tried again.
     pub(super) retry: Option<Plan>,
     pub(super) producers: Producers,
+    /// Offset of the newest `.snapshot`; where the log began when it was opened, if there is none.
+    pub(super) last_snapshot: Offset,
+    pub(super) has_last_snapshot: bool,
     pub(super) epochs: LeaderEpochs,
     pub(super) housekeeping: Housekeeping,
     pub(super) notes: Notes,
@@ -307,10 +313,36 @@ impl PartitionLog {
         let jitter_ms = roll::jitter_ms(&self.config, self.jitter_seed, base);
         let files = self.new_files();
         let beginning = Beginning { base, files, now, jitter_ms };
-        let next = ActiveSegment::new(beginning, &self.config);
+        let mut next = ActiveSegment::new(beginning, &self.config);
+        let end_snapshot = self.new_snapshot();
+        // Made now, or when the log was opened.
+        next.extras.snapshot = self.has_last_snapshot && self.last_snapshot == base;
         let mut active = std::mem::replace(&mut self.active, next);
+        active.end_snapshot = end_snapshot;
         self.sealed.push_back(active.seal(base));
         self.sealing.push_back(active);
+    }
+
+    /// Producer state at the log's end, unless a `.snapshot` of this offset has it already
+    /// (`ProducerStateManager#takeSnapshot`).
+    pub(super) fn new_snapshot(&mut self) -> Option<EndSnapshot> {
+        let at = self.cursors.next;
+        if at <= self.last_snapshot {
+            return None;
+        }
+        (self.last_snapshot, self.has_last_snapshot) = (at, true);
+        let bytes = producer_snapshot::encode(&self.producers.entries());
+        Some(EndSnapshot { file: self.new_file(), at, bytes: bytes.into() })
+    }
+
+    /// Whether the `.snapshot` of a segment's base is there, or will be when the segment before it
+    /// is sealed.
+    pub(super) fn has_snapshot(&self, base: Offset) -> bool {
+        if self.active.base == base {
+            return self.active.extras.snapshot;
+        }
+        let number = self.sealed.binary_search_by_key(&base, |segment| segment.base);
+        number.is_ok_and(|number| self.sealed[number].extras.snapshot)
     }
 
     /// The segment that a step is about, for messages.

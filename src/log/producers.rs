@@ -1,11 +1,15 @@
 //! What a partition remembers of idempotent producers (`ProducerStateManager`), so that a batch
 //! sent twice is written once and a lost one is noticed.
 //!
-//! Rebuilt at start by replaying the headers of the log; an append to a known producer allocates
-//! nothing. Silent producers are forgotten by this server's clock: counted from their last append
-//! or, after a start, from the start. Kafka counts from the time of their last record, so that
-//! records of the past (an import) have no idempotence there across a restart: the batch that was
-//! written, but not answered, before a kill is taken again. Transactions come later: a
+//! Kept in `.snapshot` files as Kafka keeps it, one at each roll and one at a clean stop; a start
+//! reads the newest and replays the headers of what follows. An append to a known producer
+//! allocates nothing.
+//!
+//! Silent producers are forgotten by this server's clock: counted from their last append or, after
+//! a start, from the start. Kafka counts from the time of their last record, so that records of the
+//! past (an import) have no idempotence there across a restart: the batch that was written, but not
+//! answered, before a kill is taken again. Such producers are remembered here, but no longer
+//! written to snapshots, which stay what Kafka's would be. Transactions come later: a
 //! transactional batch of a client is refused (INVALID_TXN_STATE, as by a Kafka broker that
 //! verifies transactions and knows none), but a log that Kafka wrote with them replays correctly.
 
@@ -13,6 +17,7 @@ use std::collections::BTreeMap;
 
 use super::error::AppendError;
 use crate::format::batch::BatchHeader;
+use crate::format::producer_snapshot::{LastBatch, ProducerEntry};
 use crate::units::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// How many of a producer's last batches are recognised when they come again; clients keep at most
@@ -26,6 +31,7 @@ pub const PRODUCERS_MAX: usize = 100_000;
 /// How many are forgotten at once when a replayed log has more than [`PRODUCERS_MAX`].
 const FORGOTTEN_AT_ONCE: usize = PRODUCERS_MAX / 8;
 
+const COORDINATOR_EPOCH_NONE: i32 = -1;
 const EPOCH_NONE: ProducerEpoch = ProducerEpoch(-1);
 const SEQUENCE_NONE: Sequence = Sequence(-1);
 
@@ -99,6 +105,12 @@ struct Producer {
     transaction: Option<Offset>,
     /// Last offset that it wrote to; whoever wrote last is forgotten last.
     last_offset: Offset,
+    /// Time of its last batch or marker, as the log has it.
+    timestamp: Timestamp,
+    /// Of the coordinator that wrote its last marker.
+    coordinator_epoch: i32,
+    /// Whether Kafka would have forgotten it when it read the snapshot.
+    is_unlisted: bool,
 }
 
 impl Producer {
@@ -108,6 +120,9 @@ impl Producer {
         last_seen: Timestamp::NONE,
         transaction: None,
         last_offset: Offset(0),
+        timestamp: Timestamp::NONE,
+        coordinator_epoch: COORDINATOR_EPOCH_NONE,
+        is_unlisted: false,
     };
 
     fn last_sequence(&self) -> Sequence {
@@ -149,6 +164,24 @@ impl Producer {
             expected,
             found: header.base_sequence,
         })
+    }
+
+    /// As a snapshot has it: of the batches only the last.
+    fn entry(&self, producer_id: ProducerId) -> ProducerEntry {
+        let batch = self.batches.as_slice().last().map(|batch| LastBatch {
+            last_sequence: batch.last_sequence,
+            last_offset: batch.last_offset,
+            offset_delta: i32::try_from(batch.last_offset - batch.base_offset).unwrap_or(0),
+            timestamp: batch.timestamp,
+        });
+        ProducerEntry {
+            producer_id,
+            epoch: self.epoch,
+            coordinator_epoch: self.coordinator_epoch,
+            timestamp: self.timestamp,
+            batch,
+            transaction: self.transaction,
+        }
     }
 
     fn enter_epoch(&mut self, epoch: ProducerEpoch) {
@@ -211,6 +244,16 @@ impl Producers {
     /// A batch read back counts as seen at the start, too: the server may have been down for longer
     /// than producers are remembered, while the answer to this batch was still being waited for.
     pub fn update(&mut self, header: &BatchHeader, now: Timestamp) {
+        self.update_with(header, None, now);
+    }
+
+    /// The same, with what a marker says of the coordinator that wrote it.
+    pub fn update_with(
+        &mut self,
+        header: &BatchHeader,
+        coordinator_epoch: Option<i32>,
+        now: Timestamp,
+    ) {
         let (Some(base_offset), Some(last_offset)) = (header.base(), header.last_offset()) else {
             return;
         };
@@ -226,6 +269,11 @@ impl Producers {
         producer.enter_epoch(header.producer_epoch);
         producer.last_seen = now;
         producer.last_offset = last_offset;
+        producer.timestamp = header.max_timestamp;
+        producer.is_unlisted = false;
+        if let Some(epoch) = coordinator_epoch {
+            producer.coordinator_epoch = epoch;
+        }
         if header.is_control() {
             producer.transaction = None;
             return;
@@ -240,6 +288,50 @@ impl Producers {
         if header.is_transactional() {
             producer.transaction.get_or_insert(base_offset);
         }
+    }
+
+    /// What a snapshot of this moment holds.
+    pub fn entries(&self) -> Vec<ProducerEntry> {
+        let listed = self.producers.iter().filter(|(_, producer)| !producer.is_unlisted);
+        listed.map(|(id, producer)| producer.entry(*id)).collect()
+    }
+
+    /// The producers of a snapshot that is read at a start. Those that have been silent for
+    /// `expiration_ms` by their records are no longer written to snapshots, as Kafka forgets them
+    /// here.
+    pub fn of_entries(
+        entries: &[ProducerEntry],
+        now: Timestamp,
+        expiration_ms: u64,
+    ) -> Producers {
+        let limit = i64::try_from(expiration_ms).unwrap_or(i64::MAX);
+        let mut producers = Producers::default();
+        for entry in entries {
+            let mut batches = Batches::EMPTY;
+            if let Some(batch) = &entry.batch {
+                let delta = u64::from(batch.offset_delta.max(0).unsigned_abs());
+                batches.push(Batch {
+                    base_sequence: batch.first_sequence(),
+                    last_sequence: batch.last_sequence,
+                    base_offset: Offset(batch.last_offset.0.saturating_sub(delta)),
+                    last_offset: batch.last_offset,
+                    timestamp: batch.timestamp,
+                });
+            }
+            let age_ms = now.0.saturating_sub(entry.timestamp.0);
+            let producer = Producer {
+                epoch: entry.epoch,
+                batches,
+                last_seen: now,
+                transaction: entry.transaction,
+                last_offset: entry.batch.map_or(Offset(0), |batch| batch.last_offset),
+                timestamp: entry.timestamp,
+                coordinator_epoch: entry.coordinator_epoch,
+                is_unlisted: entry.transaction.is_none() && limit <= age_ms,
+            };
+            producers.producers.insert(entry.producer_id, producer);
+        }
+        producers
     }
 
     /// Forgets producers without an open transaction that were last seen `expiration_ms` or longer

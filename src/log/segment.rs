@@ -119,6 +119,10 @@ pub(super) struct ActiveSegment {
     time_index: Presence,
     /// Length of `.log` beyond its data (`preallocate`).
     preallocated: Option<ByteCount>,
+    /// Files beside the three that are there, or will be when the segment before is sealed.
+    pub extras: Extras,
+    /// Producer state where the next segment begins, which sealing writes.
+    pub end_snapshot: Option<EndSnapshot>,
     pending: Parts,
     pending_at: Position,
     offsets_written: usize,
@@ -155,6 +159,8 @@ impl ActiveSegment {
             offset_index: Presence::Absent,
             time_index: Presence::Absent,
             preallocated: config.preallocate.then_some(config.segment_bytes),
+            extras: Extras::default(),
+            end_snapshot: None,
             pending: Parts::new(),
             pending_at: Position(0),
             offsets_written: 0,
@@ -174,6 +180,7 @@ impl ActiveSegment {
             offset_index: Presence::Present,
             time_index: Presence::Present,
             preallocated: None,
+            extras: found.extras,
             pending_at: Position(found.size.0),
             offsets_written: found.index.offsets.len(),
             times_written: found.index.times.len(),
@@ -295,6 +302,10 @@ impl ActiveSegment {
         if self.preallocated.take().is_some() {
             out.steps.push(Step::Truncate { file: self.files.log, length: self.size });
         }
+        if let Some(EndSnapshot { file, at, bytes }) = self.end_snapshot.take() {
+            let place = place(out.directory, at, FileKind::Snapshot);
+            out.steps.extend(snapshot_steps(file, place, bytes));
+        }
     }
 
     fn log_steps(&mut self, out: &mut Planner<'_>) {
@@ -345,7 +356,7 @@ impl ActiveSegment {
             modified_ms: self.modified_ms,
             index_bytes: u32_of(self.index.offsets.len()),
             time_index_bytes: u32_of(self.index.times.len()),
-            extras: Extras::default(),
+            extras: self.extras,
             log: Some(self.files.log),
             unflushed: Some(self.files),
             is_settled: false,
@@ -381,6 +392,27 @@ pub(super) struct Found {
     pub largest: Largest,
     pub first_timestamp: Option<Timestamp>,
     pub modified_ms: i64,
+    pub extras: Extras,
+}
+
+/// Producer state that a roll writes: a `.snapshot` of the offset where the next segment begins.
+#[derive(Debug)]
+pub(super) struct EndSnapshot {
+    pub file: FileId,
+    pub at: Offset,
+    pub bytes: Bytes,
+}
+
+/// Writes a `.snapshot` under its final name, as Kafka does: its checksum tells when it isn't
+/// whole. Synced later, if at all.
+pub(super) fn snapshot_steps(file: FileId, place: Place, bytes: Bytes) -> [Step; 4] {
+    [
+        Step::Create { file, place },
+        // A crash may have left a longer one.
+        Step::Truncate { file, length: ByteCount(0) },
+        Step::Write { file, at: Position(0), parts: Parts::from_iter([bytes]) },
+        Step::Close { file },
+    ]
 }
 
 /// A segment that nothing is appended to any more. Below a kilobyte of memory while its indexes
@@ -409,7 +441,7 @@ pub(super) struct SealedSegment {
 
 const _: () = assert!(size_of::<SealedSegment>() < 512);
 
-/// Files that a segment of Kafka's may have beside the three.
+/// Files that a segment may have beside the three.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Extras {
     pub snapshot: bool,

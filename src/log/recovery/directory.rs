@@ -10,7 +10,7 @@ use crate::disk::Listed;
 use crate::format::names::{FileKind, SegmentFile, Suffix};
 use crate::log::housekeeping::TEMPORARY_SUFFIX;
 use crate::log::segment::IndexBytes;
-use crate::units::{ByteCount, Offset, Position, Timestamp};
+use crate::units::{ByteCount, Offset, Position};
 
 /// A segment as its directory shows it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +27,8 @@ pub(super) struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     pub segments: BTreeMap<Offset, Seen>,
+    /// Lengths of producer snapshots, by offset.
+    pub snapshots: BTreeMap<Offset, ByteCount>,
     /// Lengths of the partition's other files, by name.
     pub others: BTreeMap<String, ByteCount>,
 }
@@ -76,6 +78,9 @@ impl Directory {
             }
         }
         for (file, entry) in segment_files(listed) {
+            if (file.kind, file.suffix) == (FileKind::Snapshot, Suffix::None) {
+                directory.snapshots.insert(file.base, entry.length);
+            }
             let seen = directory.segments.get_mut(&file.base);
             let Some(seen) = seen.filter(|_| file.suffix == Suffix::None) else { continue };
             match file.kind {
@@ -140,8 +145,6 @@ fn next_of(files: &mut Files<'_>, base: Offset, entry: &Listed) -> Result<Offset
         checked_from: Position(u64::MAX),
         limit: Offset::MAX,
         existing: &IndexBytes::default(),
-        // Nobody asks for the producers here.
-        now: Timestamp::NONE,
     };
     let mut window = Window::new(file, entry.length);
     let walked = walk.run(files, &mut window, &mut Rebuilt::default())?;

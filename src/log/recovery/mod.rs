@@ -3,9 +3,10 @@
 //! Straight-line code over the [`Disk`] trait: it must read before it can decide, and at start-up
 //! blocking is fine. Every step may be its last (the power may go again) and may be repeated.
 //!
-//! Each retained segment is either trusted (sealed, synced before the recovery point, of no recent
-//! producer) or walked: its batch headers are read, which rebuilds producer state, leader epochs
-//! and both indexes, and from where the data may not be durable the checksums are computed, too.
+//! Each retained segment is either trusted (sealed, synced before the recovery point) or walked:
+//! its batch headers are read, which rebuilds leader epochs and both indexes, and from where the
+//! data may not be durable the checksums are computed, too. The state of producers comes from the
+//! newest snapshot and the headers behind it.
 //!
 //! - A torn tail, with nothing valid behind it, is cut off.
 //! - Damage with valid batches behind it costs only itself: it is copied to
@@ -17,6 +18,8 @@
 //!   aside.
 
 mod directory;
+
+mod producers;
 
 pub(in crate::log) mod files;
 
@@ -38,13 +41,16 @@ use super::housekeeping::EPOCHS_NAME;
 use super::lifecycle::LogParts;
 use super::partition::{Cause, FileName, LogSpec, LogState, PartitionLog, Target};
 use super::roll;
-use super::segment::{ActiveSegment, Beginning, Found, IndexBytes, Largest, SegmentFiles};
+use super::segment::{
+    ActiveSegment, Beginning, Extras, Found, IndexBytes, Largest, SegmentFiles,
+};
 use crate::disk::{Disk, Step};
 use crate::format::names::{FileKind, SegmentFile};
 use crate::format::partition_metadata;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
 use directory::Directory;
 use files::Files;
+use producers::{Rebuild, RebuiltProducers, Span};
 use segments::{Examination, Examined, QUARANTINE_SUFFIX};
 use walk::Rebuilt;
 
@@ -180,6 +186,7 @@ impl Recovery {
         report.epochs_rebuilt = on_disk.is_none();
         let mut rebuilt =
             Rebuilt { epochs: on_disk.clone().unwrap_or_default(), ..Rebuilt::default() };
+        let snapshots = directory.snapshots.clone();
         let mut examined = self.examine(files, directory, &mut report, &mut rebuilt)?;
         let wanted = self.how.log_start.unwrap_or(Offset(0));
         let (base, found, log_end) = match examined.last.take() {
@@ -193,7 +200,22 @@ impl Recovery {
         };
         let first = examined.sealed.first().map_or(base, |segment| segment.base);
         let log_start = wanted.max(first);
-        let active = self.open_active(files, base, found)?;
+        let mut spans: Vec<Span> = examined.sealed.iter().map(Span::of).collect();
+        spans.push(Span { base, end: log_end, bytes: found.size });
+        let rebuild = Rebuild {
+            files,
+            report: &mut report,
+            spans: &spans,
+            log_start,
+            now: self.now,
+            expiration_ms: self.spec.config.producer_expiration_ms,
+        };
+        let RebuiltProducers { producers, snapshots } = rebuild.run(snapshots)?;
+        for segment in &mut examined.sealed {
+            segment.extras.snapshot = snapshots.contains(&segment.base);
+        }
+        let mut active = self.open_active(files, base, found)?;
+        active.extras.snapshot = snapshots.contains(&base);
         if !self.how.clean || !report.is_uneventful() {
             files.sync_directory()?;
         }
@@ -210,7 +232,8 @@ impl Recovery {
             sealed: VecDeque::from(examined.sealed),
             active,
             end,
-            producers: rebuilt.producers,
+            producers,
+            snapshot: snapshots.last().copied(),
             epochs: rebuilt.epochs,
             files: files.count,
             now: self.now,
@@ -244,7 +267,6 @@ impl Recovery {
             limit: self.start.limit,
             quarantines,
             walks_all,
-            now: self.now,
         }
         .run(directory.segments)
     }
@@ -296,6 +318,7 @@ impl Found {
             largest: Largest::none(base),
             first_timestamp: None,
             modified_ms: now.0,
+            extras: Extras::default(),
         }
     }
 }

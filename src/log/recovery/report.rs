@@ -100,6 +100,9 @@ pub struct RecoveryReport {
     pub walked: usize,
     /// Batches whose headers were read.
     pub batches: u64,
+    /// Batches whose headers were read for the state of producers: those behind the newest
+    /// snapshot.
+    pub replayed: u64,
     /// Bytes whose checksums were computed.
     pub checked: ByteCount,
     /// Torn tails.

@@ -15,7 +15,7 @@ use crate::format::index::{self, TIME_ENTRY_BYTES};
 use crate::format::names::{FileKind, SegmentFile, Suffix};
 use crate::log::config::{Durability, LogConfig};
 use crate::log::segment::{Extras, Found, IndexBytes, SealedSegment};
-use crate::units::{ByteCount, Offset, Position, Timestamp, byte_count, u64_of};
+use crate::units::{ByteCount, Offset, Position, byte_count, u64_of};
 
 /// What the positions of an index can address.
 const SEGMENT_BYTES_MAX: u64 = (1 << 31) - 1;
@@ -38,7 +38,6 @@ pub(super) struct Examination<'a, 'b> {
     pub quarantines: Vec<String>,
     /// Whether the headers of every segment are wanted.
     pub walks_all: bool,
-    pub now: Timestamp,
 }
 
 /// The segments in use afterwards.
@@ -69,9 +68,7 @@ impl Examination<'_, '_> {
             }
             self.note_gap(end, base);
             let trusted = next_base.filter(|next| self.is_trusted(*next, segment));
-            if let Some(next_base) = trusted
-                && !self.is_producer_wanted(segment)
-            {
+            if let Some(next_base) = trusted {
                 let sealed = self.trust(base, next_base, segment)?;
                 end = Some(next_base);
                 examined.sealed.push(sealed);
@@ -148,6 +145,7 @@ impl Examination<'_, '_> {
             largest: times.last_time(base),
             first_timestamp: None,
             modified_ms: segment.modified_ms,
+            extras: Extras::default(),
         };
         let u32_of = |length: ByteCount| u32::try_from(length.0).unwrap_or(0);
         Ok(SealedSegment {
@@ -155,14 +153,6 @@ impl Examination<'_, '_> {
             time_index_bytes: u32_of(ByteCount(length)),
             ..sealed(base, next_base, segment, &found)
         })
-    }
-
-    /// Whether a segment may hold batches of producers that are not forgotten yet: it was written
-    /// to within that time, whatever the timestamps of its records say. State is rebuilt from
-    /// headers: the price of a start is one pass over the headers of that time.
-    fn is_producer_wanted(&self, segment: Segment) -> bool {
-        let age = self.now.0.saturating_sub(segment.modified_ms);
-        !u64::try_from(age).is_ok_and(|age| age >= self.config.producer_expiration_ms)
     }
 
     /// Walks a segment and repairs it. `None` when nothing of it is left.
@@ -188,7 +178,6 @@ impl Examination<'_, '_> {
             checked_from: self.checked_from(base, next_base, &existing),
             limit,
             existing: &existing,
-            now: self.now,
         };
         let walked = walk.run(self.files, &mut window, self.rebuilt)?;
         self.report.walked += 1;
@@ -276,6 +265,7 @@ impl Examination<'_, '_> {
             largest: walked.largest,
             first_timestamp: walked.first_timestamp,
             modified_ms: segment.modified_ms,
+            extras: Extras { snapshot: false, txn_index: segment.has_txn_index },
         }
     }
 
@@ -520,7 +510,8 @@ fn sealed(base: Offset, next_base: Offset, segment: Segment, found: &Found) -> S
         modified_ms: segment.modified_ms,
         index_bytes: length(&found.index.offsets),
         time_index_bytes: length(&found.index.times),
-        extras: Extras { snapshot: segment.has_snapshot, txn_index: segment.has_txn_index },
+        // Snapshots are looked at when all segments have been.
+        extras: Extras { snapshot: false, txn_index: segment.has_txn_index },
         log: None,
         unflushed: None,
         is_settled: true,

@@ -8,8 +8,9 @@ use bytes::BytesMut;
 use super::files::Files;
 use super::report::OpenError;
 use crate::disk::FileId;
-use crate::format::batch::{BatchHeader, HEADER_BYTES};
+use crate::format::batch::{BatchHeader, Codec, HEADER_BYTES};
 use crate::format::index::{self, OffsetEntry, TimeEntry};
+use crate::format::record::RecordsIter;
 use crate::format::scan::{self, Scan};
 use crate::log::epochs::LeaderEpochs;
 use crate::log::producers::Producers;
@@ -101,14 +102,11 @@ pub(super) struct Walk<'a> {
     /// Batches that start at or after this offset are none of this walk's.
     pub limit: Offset,
     pub existing: &'a IndexBytes,
-    /// When the producers that it finds count as last seen.
-    pub now: Timestamp,
 }
 
-/// State that is rebuilt from batch headers.
+/// State that is rebuilt from the headers of the batches that are walked.
 #[derive(Default)]
 pub(super) struct Rebuilt {
-    pub producers: Producers,
     pub epochs: LeaderEpochs,
 }
 
@@ -151,7 +149,7 @@ impl Walk<'_> {
                 ahead = if is_large { HEADER_WINDOW_BYTES } else { WINDOW_BYTES };
             }
             state.take(&header, self.base, self.interval);
-            rebuilt.take(&header, self.now);
+            rebuilt.take(&header);
         }
         Ok(state.finish())
     }
@@ -180,9 +178,63 @@ impl Walk<'_> {
     }
 }
 
+/// Takes the producers of a segment in, whose batches are known to be whole.
+pub(super) struct Replay<'a> {
+    pub base: Offset,
+    /// Batches before it are in the state already.
+    pub from: Offset,
+    /// When the producers count as last seen.
+    pub now: Timestamp,
+    pub producers: &'a mut Producers,
+    /// Headers that were read.
+    pub batches: u64,
+}
+
+impl Replay<'_> {
+    /// Reads headers up to the first bytes that are none.
+    pub fn run(&mut self, files: &mut Files<'_>, window: &mut Window) -> Result<(), OpenError> {
+        let (mut at, end) = (Position(0), window.length);
+        let mut ahead = WINDOW_BYTES;
+        loop {
+            let bytes = window.get(files, at, u64_of(HEADER_BYTES), ahead)?;
+            let scan = scan::header_at(scan::Window { bytes, at }, at, end);
+            let Scan::Batch { header, next, .. } = scan else { return Ok(()) };
+            self.batches += 1;
+            if header.base().is_some_and(|base| self.from <= base) {
+                let epoch = match header.is_control() {
+                    true => marker_epoch(files, window, at, &header)?,
+                    false => None,
+                };
+                self.producers.update_with(&header, epoch, self.now);
+            }
+            let is_large = header.size.0 > WINDOW_BYTES / 4;
+            ahead = if is_large { HEADER_WINDOW_BYTES } else { WINDOW_BYTES };
+            at = next;
+        }
+    }
+}
+
+/// The coordinator's epoch in the marker that a control batch holds.
+fn marker_epoch(
+    files: &mut Files<'_>,
+    window: &mut Window,
+    at: Position,
+    header: &BatchHeader,
+) -> Result<Option<i32>, OpenError> {
+    if header.size.0 > WINDOW_BYTES || header.codec() != Ok(Codec::None) {
+        return Ok(None);
+    }
+    let batch = window.get(files, at, header.size.0, WINDOW_BYTES)?;
+    let payload = batch.get(HEADER_BYTES..usize_of(header.size.0)).unwrap_or_default();
+    let record = RecordsIter::new(header, payload).next().and_then(Result::ok);
+    // Version and epoch.
+    let value = record.and_then(|record| record.value);
+    let epoch = value.and_then(|value| value.get(2..)).and_then(|it| it.first_chunk());
+    Ok(epoch.map(|bytes| i32::from_be_bytes(*bytes)))
+}
+
 impl Rebuilt {
-    fn take(&mut self, header: &BatchHeader, now: Timestamp) {
-        self.producers.update(header, now);
+    fn take(&mut self, header: &BatchHeader) {
         let latest = self.epochs.latest().map_or(LeaderEpoch::NONE, |it| it.epoch);
         if header.leader_epoch > latest {
             let base = header.base().expect("checked by the walk");

@@ -1,0 +1,161 @@
+//! Producer state at the log's end, from the newest `.snapshot` and the headers behind it
+//! (`UnifiedLog#rebuildProducerState`).
+//!
+//! Kafka takes a clean stop's word that no state was there when all snapshots are missing; here the
+//! state is rebuilt from the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::files::Files;
+use super::report::{OpenError, RecoveryReport};
+use super::walk::{Replay, Window};
+use crate::format::names::{FileKind, SegmentFile};
+use crate::format::producer_snapshot;
+use crate::log::producers::Producers;
+use crate::log::segment::{SealedSegment, snapshot_steps};
+use crate::units::{ByteCount, Offset, Timestamp};
+
+/// A longer file is no snapshot: it has room for sixteen times as many producers as are remembered.
+const SNAPSHOT_BYTES_MAX: u64 = 1 << 27;
+
+/// A segment as far as its producers go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub base: Offset,
+    pub end: Offset,
+    pub bytes: ByteCount,
+}
+
+impl Span {
+    pub fn of(segment: &SealedSegment) -> Span {
+        Span { base: segment.base, end: segment.next_base, bytes: segment.size }
+    }
+}
+
+/// What there is to rebuild from.
+pub(super) struct Rebuild<'a, 'b> {
+    pub files: &'a mut Files<'b>,
+    pub report: &'a mut RecoveryReport,
+    /// Oldest first; the last one is active.
+    pub spans: &'a [Span],
+    pub log_start: Offset,
+    pub now: Timestamp,
+    pub expiration_ms: u64,
+}
+
+/// What came out.
+pub(super) struct RebuiltProducers {
+    pub producers: Producers,
+    /// Offsets of all `.snapshot` files.
+    pub snapshots: BTreeSet<Offset>,
+}
+
+impl Rebuild<'_, '_> {
+    /// Reads the newest snapshot, replays what follows, and writes the snapshots that Kafka would.
+    pub fn run(mut self, listed: BTreeMap<Offset, ByteCount>) -> Result<RebuiltProducers, OpenError> {
+        let mut snapshots = self.tidy(listed)?;
+        let (mut at, mut producers) = self.load(&mut snapshots)?;
+        let mut snapshots: BTreeSet<Offset> = snapshots.into_keys().collect();
+        let mut newest = snapshots.last().copied().unwrap_or(self.log_start);
+        let end = self.spans.last().map_or(self.log_start, |last| last.end);
+        let wanted: Vec<Offset> =
+            self.spans.iter().rev().take(2).map(|span| span.base).chain([end]).collect();
+        for span in self.spans {
+            if span.end <= at && span.end != end {
+                continue;
+            }
+            // Replayed up to here: a snapshot where the last two segments begin saves the next
+            // start as much.
+            if at == span.base && wanted.contains(&at) && newest < at {
+                write(self.files, &producers, at)?;
+                snapshots.insert(at);
+                newest = at;
+            }
+            if at < span.end {
+                let from = at.max(span.base);
+                replay(&mut self, *span, from, &mut producers)?;
+                at = span.end;
+            }
+        }
+        if newest < end {
+            write(self.files, &producers, end)?;
+            snapshots.insert(end);
+        }
+        Ok(RebuiltProducers { producers, snapshots })
+    }
+
+    /// Removes snapshots that belong to no segment, but for the newest at the log's end, and those
+    /// outside of the log.
+    fn tidy(
+        &mut self,
+        listed: BTreeMap<Offset, ByteCount>,
+    ) -> Result<BTreeMap<Offset, ByteCount>, OpenError> {
+        let last_base = self.spans.last().map_or(self.log_start, |last| last.base);
+        let end = self.spans.last().map_or(self.log_start, |last| last.end);
+        let is_base = |at: Offset| self.spans.iter().any(|span| span.base == at);
+        let stray = listed.keys().rev().copied().find(|at| !is_base(*at));
+        let stray = stray.filter(|at| last_base <= *at);
+        let mut kept = BTreeMap::new();
+        for (at, length) in listed {
+            let is_kept = (is_base(at) || Some(at) == stray) && self.log_start < at && at <= end;
+            if is_kept {
+                kept.insert(at, length);
+            } else {
+                self.remove(at)?;
+            }
+        }
+        Ok(kept)
+    }
+
+    fn remove(&mut self, at: Offset) -> Result<(), OpenError> {
+        let name = name(at);
+        self.files.remove(&name)?;
+        self.report.removed.push(name);
+        Ok(())
+    }
+
+    /// The newest snapshot that is whole, and where its state stands.
+    fn load(
+        &mut self,
+        snapshots: &mut BTreeMap<Offset, ByteCount>,
+    ) -> Result<(Offset, Producers), OpenError> {
+        while let Some((&at, &length)) = snapshots.last_key_value() {
+            let bytes = self.files.read_range(&name(at), 0, length.0.min(SNAPSHOT_BYTES_MAX))?;
+            if let Ok(entries) = producer_snapshot::decode(&bytes) {
+                let producers = Producers::of_entries(&entries, self.now, self.expiration_ms);
+                return Ok((at, producers));
+            }
+            snapshots.remove(&at);
+            self.remove(at)?;
+        }
+        Ok((self.log_start, Producers::default()))
+    }
+}
+
+/// Takes in the headers of a segment from an offset on.
+fn replay(
+    rebuild: &mut Rebuild<'_, '_>,
+    span: Span,
+    from: Offset,
+    producers: &mut Producers,
+) -> Result<(), OpenError> {
+    let name = SegmentFile::new(span.base, FileKind::Log).to_string();
+    let file = rebuild.files.open(&name)?;
+    let mut window = Window::new(file, span.bytes);
+    let mut replay = Replay { base: span.base, from, now: rebuild.now, producers, batches: 0 };
+    replay.run(rebuild.files, &mut window)?;
+    rebuild.report.replayed += replay.batches;
+    rebuild.files.close(file)
+}
+
+fn write(files: &mut Files<'_>, producers: &Producers, at: Offset) -> Result<(), OpenError> {
+    let bytes = Bytes::from(producer_snapshot::encode(&producers.entries()));
+    let (file, place) = (files.new_file(), files.place(&name(at)));
+    files.run(snapshot_steps(file, place, bytes).into_iter().collect()).map(drop)
+}
+
+fn name(at: Offset) -> String {
+    SegmentFile::new(at, FileKind::Snapshot).to_string()
+}

@@ -12,6 +12,7 @@ use crate::broker::server;
 use crate::cli::command::CommandError;
 use crate::cli::consume::From;
 pub use crate::cli::dump::args::Dump;
+pub use crate::cli::explain::args::Explain;
 pub use crate::cli::verify::args::Verify;
 use crate::cli::record_format::{self, RecordFormat};
 use crate::format::names::TopicName;
@@ -56,6 +57,8 @@ pub enum Command {
     Dump(Dump),
     /// Check a Kafka log directory without changing it.
     Verify(Verify),
+    /// Show a partition's segments, the way to an offset, and what goes or rolls next.
+    Explain(Explain),
     /// Read a file in a layout that texts show for Kafka's, and that it is not.
     DecodeFlat(DecodeFlat),
 }
@@ -455,7 +458,7 @@ fn parse_partition(text: &str) -> Result<PartitionId, String> {
     Ok(PartitionId(number))
 }
 
-fn parse_pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => {
             Ok((name.trim().to_owned(), value.to_owned()))

@@ -23,6 +23,8 @@ pub mod dump;
 
 pub mod verify;
 
+pub mod explain;
+
 pub mod command;
 
 pub mod record_format;
@@ -56,17 +58,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(doctor) => return run_doctor(&doctor),
         Command::Dump(dump) => return run_dump(&dump),
         Command::Verify(verify) => return run_verify(&verify),
-        Command::DecodeFlat(flat) => {
-            let mut out = io::stdout().lock();
-            return match flat::run(&flat.file, &mut out) {
-                Err(flat::FlatError::Output(error))
-                    if error.kind() == io::ErrorKind::BrokenPipe =>
-                {
-                    ExitCode::SUCCESS
-                }
-                outcome => exit(outcome.map_err(|error| error.to_string())),
-            };
-        }
+        Command::DecodeFlat(flat) => return run_decode_flat(&flat),
+        Command::Explain(explain) => return run_explain(&explain),
     };
     match outcome {
         // Whoever read the output has seen enough.
@@ -169,6 +162,24 @@ fn run_verify(verify: &args::Verify) -> ExitCode {
             eprintln!("uringlog: {error}");
             ExitCode::from(verify::Verdict::Unseen.exit_status())
         }
+    }
+}
+
+fn run_decode_flat(flat: &args::DecodeFlat) -> ExitCode {
+    match flat::run(&flat.file, &mut io::stdout().lock()) {
+        Err(flat::FlatError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        outcome => exit(outcome.map_err(|error| error.to_string())),
+    }
+}
+
+fn run_explain(explain: &args::Explain) -> ExitCode {
+    match explain::run(&explain.options(), &mut io::stdout().lock()) {
+        Err(explain::ExplainError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        outcome => exit(outcome.map_err(|error| error.to_string())),
     }
 }
 

@@ -1,0 +1,184 @@
+//! What retention will delete next, and why the active segment will roll.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use super::ExplainError;
+use super::picture::grouped;
+use super::segments::Segment;
+use super::time;
+use crate::format::checkpoint;
+use crate::format::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
+use crate::format::names::PartitionDirectory;
+use crate::log::LogConfig;
+use crate::log::retention::{self, RetentionView, SegmentInfo};
+use crate::units::{Offset, Timestamp, u64_of};
+
+/// Segments whose fate is told one by one.
+const TOLD_MAX: usize = 10;
+
+/// Which segments go now, and when the next one does.
+///
+/// # Errors
+/// [`ExplainError::Output`].
+pub fn retention(
+    folder: &Path,
+    segments: &[Segment],
+    (config, now): (&LogConfig, i64),
+    out: &mut dyn Write,
+) -> Result<(), ExplainError> {
+    writeln!(out, "Retention")?;
+    let ends = segments.iter().skip(1).map(|it| it.base);
+    let ends = ends.chain(segments.last().map(Segment::end));
+    let infos: Vec<SegmentInfo> =
+        segments.iter().zip(ends).map(|(segment, end)| segment.info(end)).collect();
+    let first = infos.first().map_or(Offset(0), |it| it.base);
+    let log_start = log_start(folder).map_or(first, |it| it.max(first));
+    let view = RetentionView {
+        segments: &infos,
+        high_watermark: infos.last().map_or(first, |it| it.next_base),
+        log_start,
+    };
+    if !config.cleanup_policy.delete {
+        writeln!(out, "  cleanup.policy is compact: whole segments only go with the log start")?;
+    }
+    let expired = retention::expired(view, config, Timestamp(now));
+    for (number, segment) in segments.iter().enumerate().take(expired.count().min(TOLD_MAX)) {
+        let reason = expired.reason(number).map(|it| it.to_string()).unwrap_or_default();
+        writeln!(out, "  segment {} goes with the next pass: {reason}", segment.base)?;
+    }
+    if TOLD_MAX < expired.count() {
+        writeln!(out, "  ... and {} more", expired.count() - TOLD_MAX)?;
+    }
+    if let Some(future) = expired.blocked_by {
+        writeln!(
+            out,
+            "  held back: segment {} has a record of {}, {} ahead of now; it and all behind it \
+             stay until then and retention.ms more",
+            future.segment,
+            time::utc(future.timestamp.0),
+            time::span(future.timestamp.0 - now),
+        )?;
+    }
+    let Some(segment) = segments.get(expired.count()) else {
+        return Ok(writeln!(
+            out,
+            "  that is all of the log: the active segment is rolled first, and an empty one stays"
+        )?);
+    };
+    by_time(segment, (config, now), out)?;
+    by_size(segments, expired.count(), config, out)
+}
+
+fn by_time(
+    segment: &Segment,
+    (config, now): (&LogConfig, i64),
+    out: &mut dyn Write,
+) -> Result<(), ExplainError> {
+    let Some(limit) = config.retention_ms.filter(|_| config.cleanup_policy.delete) else {
+        return Ok(writeln!(out, "  by time: never")?);
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let newest = segment.info(segment.end()).retention_timestamp().0;
+    let due = newest.saturating_add(limit).saturating_add(1);
+    Ok(writeln!(
+        out,
+        "  by time: segment {} is the next, at {} (in {}); its newest record holds it: offset {} \
+         of {}",
+        segment.base,
+        time::utc(due),
+        time::span(due.saturating_sub(now)),
+        segment.largest_at,
+        time::utc(newest),
+    )?)
+}
+
+fn by_size(
+    segments: &[Segment],
+    gone: usize,
+    config: &LogConfig,
+    out: &mut dyn Write,
+) -> Result<(), ExplainError> {
+    let Some(limit) = config.retention_bytes.filter(|_| config.cleanup_policy.delete) else {
+        return Ok(writeln!(out, "  by size: never (retention.bytes is unlimited)")?);
+    };
+    let left: u64 = segments.iter().skip(gone).map(Segment::bytes).sum();
+    let oldest = segments.get(gone).map_or(0, Segment::bytes);
+    let base = segments.get(gone).map_or(0, |it| it.base);
+    let missing = (limit.0 + oldest).saturating_sub(left);
+    Ok(writeln!(
+        out,
+        "  by size: {} bytes are there; segment {base} goes when {} more have come, so that {} \
+         stay without it",
+        grouped(left),
+        grouped(missing),
+        grouped(limit.0),
+    )?)
+}
+
+/// From `log-start-offset-checkpoint` beside the folder.
+fn log_start(folder: &Path) -> Option<Offset> {
+    let folder = std::path::absolute(folder).ok()?;
+    let of = PartitionDirectory::parse(folder.file_name()?.to_str()?).ok()?;
+    let bytes = fs::read(folder.parent()?.join("log-start-offset-checkpoint")).ok()?;
+    let lines = checkpoint::parse_offsets(&bytes).ok()?;
+    let line = lines.iter().find(|it| it.topic == of.topic && it.partition == of.partition)?;
+    Some(line.offset)
+}
+
+/// What will seal the active segment.
+///
+/// # Errors
+/// [`ExplainError::Output`].
+pub fn roll(
+    segments: &[Segment],
+    (config, now): (&LogConfig, i64),
+    out: &mut dyn Write,
+) -> Result<(), ExplainError> {
+    let Some(active) = segments.last() else { return Ok(()) };
+    writeln!(out, "The active segment, {}, rolls before the next batch that", active.base)?;
+    if active.bytes() == 0 {
+        return Ok(writeln!(out, "  ... comes when something is in it: it is empty")?);
+    }
+    writeln!(
+        out,
+        "  - is larger than {} bytes (segment.bytes {} less {} that are there), or",
+        grouped(config.segment_bytes.0.saturating_sub(active.bytes())),
+        grouped(config.segment_bytes.0),
+        grouped(active.bytes()),
+    )?;
+    let limit = i64::try_from(config.segment_ms).unwrap_or(i64::MAX);
+    match active.first.map(|batch| batch.max_timestamp).filter(|it| 0 <= *it) {
+        Some(first) => {
+            let due = first.saturating_add(limit);
+            writeln!(
+                out,
+                "  - has a record newer than {} (segment.ms behind the first batch's {}, which is \
+                 {}), or",
+                time::utc(due),
+                time::utc(first),
+                match due.saturating_sub(now) {
+                    left if 0 < left => format!("in {}", time::span(left)),
+                    over => format!("{} ago", time::span(-over)),
+                },
+            )?;
+        }
+        None => writeln!(
+            out,
+            "  - comes {} after the segment was made (its first batch has no time), or",
+            time::span(limit),
+        )?,
+    }
+    let room = |entry_bytes: usize, used: usize, kept: u64| {
+        let most = config.segment_index_bytes.0 / u64_of(entry_bytes);
+        grouped(most.saturating_sub(u64_of(used) + kept))
+    };
+    Ok(writeln!(
+        out,
+        "  - comes when an index is full: there is room for {} entries in the offset index and {} \
+         in the time index",
+        room(OFFSET_ENTRY_BYTES, active.offsets.len(), 0),
+        room(TIME_ENTRY_BYTES, active.times.len(), 1),
+    )?)
+}

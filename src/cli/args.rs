@@ -13,6 +13,7 @@ use crate::cli::command::CommandError;
 use crate::cli::consume::From;
 pub use crate::cli::dump::args::Dump;
 pub use crate::cli::explain::args::Explain;
+pub use crate::cli::repair::args::Repair;
 pub use crate::cli::verify::args::Verify;
 use crate::cli::record_format::{self, RecordFormat};
 use crate::format::names::TopicName;
@@ -59,6 +60,8 @@ pub enum Command {
     Verify(Verify),
     /// Show a partition's segments, the way to an offset, and what goes or rolls next.
     Explain(Explain),
+    /// Bring a Kafka log directory in order, in a copy or in place.
+    Repair(Repair),
     /// Read a file in a layout that texts show for Kafka's, and that it is not.
     DecodeFlat(DecodeFlat),
 }

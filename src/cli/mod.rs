@@ -25,6 +25,8 @@ pub mod verify;
 
 pub mod explain;
 
+pub mod repair;
+
 pub mod command;
 
 pub mod record_format;
@@ -60,6 +62,7 @@ pub fn main() -> ExitCode {
         Command::Verify(verify) => return run_verify(&verify),
         Command::DecodeFlat(flat) => return run_decode_flat(&flat),
         Command::Explain(explain) => return run_explain(&explain),
+        Command::Repair(repair) => return run_repair(&repair),
     };
     match outcome {
         // Whoever read the output has seen enough.
@@ -180,6 +183,15 @@ fn run_explain(explain: &args::Explain) -> ExitCode {
             ExitCode::SUCCESS
         }
         outcome => exit(outcome.map_err(|error| error.to_string())),
+    }
+}
+
+/// 0 when all is whole, 1 when something is lost or a partition was left as it is.
+fn run_repair(repair: &args::Repair) -> ExitCode {
+    match repair::run(&repair.options(), &mut io::stdout().lock()) {
+        Ok(outcome) if outcome == repair::Outcome::default() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(FAILURE),
+        Err(error) => exit(Err(error.to_string())),
     }
 }
 

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+pub use config::of_topic as configs;
 use segments::Segment;
 
 use crate::broker::config::{ConfigError, ServerConfig, TopicConfigError, TopicConfigs};

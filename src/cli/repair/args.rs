@@ -1,0 +1,35 @@
+//! `uringlog repair`'s arguments.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+
+use super::RepairOptions;
+
+/// `uringlog repair`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct Repair {
+    /// A log directory of Kafka's or of uringlog's, or the folder of one partition.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Where the repaired copy goes.
+    #[arg(long, value_name = "NEWDIR", required_unless_present = "in_place",
+          conflicts_with = "in_place")]
+    pub to: Option<PathBuf>,
+    /// Repair the directory itself; each partition is copied to DIR.before-repair first.
+    #[arg(long)]
+    pub in_place: bool,
+}
+
+impl Repair {
+    /// What is to be done.
+    pub fn options(&self) -> RepairOptions {
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        RepairOptions {
+            directory: self.directory.clone(),
+            to: self.to.clone(),
+            now: i64::try_from(clock.as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+}

@@ -42,6 +42,7 @@ pub fn of_append(error: &AppendError) -> ErrorCode {
         AppendError::OutOfOrderSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
         AppendError::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
         AppendError::InvalidTxnState { .. } => ErrorCode::InvalidTxnState,
+        AppendError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
         AppendError::Offline { .. } | AppendError::NoSpace { .. } => ErrorCode::KafkaStorageError,
         AppendError::UnsupportedCompression(_) => ErrorCode::UnsupportedCompressionType,
         AppendError::InvalidBatch(_) | AppendError::InvalidRecord(_) => ErrorCode::InvalidRecord,

@@ -2,11 +2,12 @@
 
 use super::error::AppendError;
 use super::partition::{LogState, PartitionLog};
-use super::producers::Verdict;
+use super::producers::{Guard, Marker, Verdict};
 use super::roll;
 use super::validate::{Validated, validate};
-use crate::format::batch::RecordBatch;
-use crate::units::{Offset, Timestamp};
+use crate::format::batch::{Codec, RecordBatch};
+use crate::format::record::{BatchBuilder, NewRecord};
+use crate::units::{Offset, Sequence, Timestamp};
 
 /// What becomes of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +33,51 @@ impl PartitionLog {
     /// Every [`AppendError`], decided by the first failing check in Kafka's order
     /// (`UnifiedLog#append`). A batch that the producer checks refuse may leave the segment rolled.
     pub fn append(&mut self, batch: RecordBatch, now: Timestamp) -> Result<Appended, AppendError> {
+        self.append_guarded(batch, Guard::Unverified, now)
+    }
+
+    /// The same for a batch of a transaction that the coordinator has vouched for, which may be
+    /// the first of it here.
+    ///
+    /// # Errors
+    /// As [`PartitionLog::append`].
+    pub fn append_verified(
+        &mut self,
+        batch: RecordBatch,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        self.append_guarded(batch, Guard::Verified, now)
+    }
+
+    /// Ends a producer's transaction: stages the marker that readers of committed records wait
+    /// for. `now` is the marker's time.
+    ///
+    /// # Errors
+    /// [`AppendError::InvalidProducerEpoch`], [`AppendError::CoordinatorFenced`], and those of a
+    /// log that doesn't serve.
+    pub fn append_marker(
+        &mut self,
+        marker: &Marker,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        self.check_serving()?;
+        let mut batch = marker_batch(marker, now);
+        let base_offset = self.cursors.next;
+        batch.assign(base_offset, self.leader_epoch);
+        if self.epochs.assign(self.leader_epoch, base_offset) {
+            self.housekeeping.has_new_epochs = true;
+        }
+        self.make_room(&batch, now);
+        self.producers.check_marker(marker)?;
+        Ok(self.stage(batch, (Timestamp::NONE, Some(marker)), now))
+    }
+
+    fn append_guarded(
+        &mut self,
+        batch: RecordBatch,
+        guard: Guard,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
         self.check_serving()?;
         let Validated { mut batch, log_append_time } = validate(batch, &self.config, now)?;
         let base_offset = self.cursors.next;
@@ -44,8 +90,8 @@ impl PartitionLog {
             return Err(AppendError::RecordListTooLarge { size, limit });
         }
         self.make_room(&batch, now);
-        match self.producers.check(batch.header())? {
-            Verdict::New => Ok(self.stage(batch, log_append_time, now)),
+        match self.producers.check(batch.header(), guard)? {
+            Verdict::New => Ok(self.stage(batch, (log_append_time, None), now)),
             Verdict::Duplicate { base_offset, last_offset, timestamp } => Ok(Appended {
                 base_offset,
                 last_offset,
@@ -78,13 +124,18 @@ impl PartitionLog {
     fn stage(
         &mut self,
         batch: RecordBatch,
-        log_append_time: Timestamp,
+        (log_append_time, marker): (Timestamp, Option<&Marker>),
         now: Timestamp,
     ) -> Appended {
         let header = *batch.header();
         let base_offset = self.cursors.next;
         let last_offset = header.last_offset().expect("offsets were just assigned");
-        self.producers.update(&header, now);
+        let coordinator_epoch = marker.map(|marker| marker.coordinator_epoch);
+        let ended = self.producers.update_with(&header, coordinator_epoch, now);
+        if let (Some(ended), Some(Marker { commits: false, .. })) = (ended, marker) {
+            self.active.stage_aborted(ended);
+            self.aborted.push(ended);
+        }
         self.active.stage(batch, self.config.index_interval_bytes, now);
         self.cursors.set_next(last_offset + 1);
         Appended {
@@ -96,4 +147,21 @@ impl PartitionLog {
             duplicate: false,
         }
     }
+}
+
+/// The batch of one control record that ends a transaction (`MemoryRecords`,
+/// `EndTransactionMarker`): 78 bytes.
+fn marker_batch(marker: &Marker, now: Timestamp) -> RecordBatch {
+    const VERSION: i16 = 0;
+    let kind = i16::from(marker.commits);
+    let key = [VERSION.to_be_bytes(), kind.to_be_bytes()].concat();
+    let value =
+        [&VERSION.to_be_bytes()[..], &marker.coordinator_epoch.to_be_bytes()[..]].concat();
+    let record = NewRecord { key: Some(&key), ..NewRecord::value(now, &value) };
+    let mut batch = BatchBuilder::new(Codec::None)
+        .with_producer(marker.producer_id, marker.epoch, Sequence(-1))
+        .transactional()
+        .control();
+    batch.push(&record);
+    batch.build()
 }

@@ -132,6 +132,7 @@ impl PartitionLog {
             let Target { next, segment, at, .. } = self.readable;
             self.note(next, segment, at);
             self.cursors.set_high_watermark(shown.next);
+            self.producers.replicated(shown.next);
             self.readable = shown;
         } else if shown.next == self.cursors.high_watermark && shown.segment > self.readable.segment
         {

@@ -147,6 +147,19 @@ pub enum AppendError {
         /// Which rule was broken and what to do.
         message: &'static str,
     },
+    /// TRANSACTION_COORDINATOR_FENCED (52): another coordinator has written since.
+    #[error(
+        "a marker of coordinator epoch {found} for producer {producer_id}, but one of epoch \
+         {current} was written already"
+    )]
+    CoordinatorFenced {
+        /// The producer.
+        producer_id: ProducerId,
+        /// Newest coordinator epoch that the partition has seen.
+        current: i32,
+        /// What came.
+        found: i32,
+    },
     /// KAFKA_STORAGE_ERROR (56): the partition takes no more appends until it has been recovered.
     #[error("the partition is offline: {reason}; it is recovered at the next start")]
     Offline {
@@ -185,6 +198,7 @@ impl AppendError {
             | AppendError::OutOfOrderSequence { .. }
             | AppendError::InvalidProducerEpoch { .. }
             | AppendError::InvalidTxnState { .. }
+            | AppendError::CoordinatorFenced { .. }
             | AppendError::Offline { .. }
             | AppendError::NoSpace { .. }
             | AppendError::UnsupportedCompression(_)

@@ -173,6 +173,8 @@ impl PartitionLog {
             return;
         }
         self.cursors.set_log_start(to);
+        let gone = self.aborted.partition_point(|it| it.last_offset < to);
+        self.aborted.drain(..gone);
         if self.cursors.recovery_point < to {
             self.cursors.set_recovery_point(to);
         }
@@ -219,8 +221,9 @@ impl PartitionLog {
     fn next_job(&mut self, now: Timestamp) -> Option<(Job, Steps)> {
         if let Some(segment) = self.unflushed().find(|segment| segment.wants_flush()) {
             let files = segment.unflushed.expect("it waits for its flush");
-            let (base, next_base) = (segment.base, segment.next_base);
-            return Some((Job::Flush(base), self.flush_steps((next_base, files))));
+            let has_txn_index = segment.extras.txn_index;
+            let bases = (segment.base, segment.next_base);
+            return Some((Job::Flush(bases.0), self.flush_steps(bases, files, has_txn_index)));
         }
         if let Some(settle) = self.settle_job() {
             return Some(settle);
@@ -254,8 +257,12 @@ impl PartitionLog {
     }
 
     /// Kafka's `flush-log` after a roll. The index files are closed: they are read on demand.
-    fn flush_steps(&mut self, segment: (Offset, SegmentFiles)) -> Steps {
-        let (next_base, files) = segment;
+    fn flush_steps(
+        &mut self,
+        (base, next_base): (Offset, Offset),
+        files: SegmentFiles,
+        has_txn_index: bool,
+    ) -> Steps {
         let directory = self.directory.clone();
         let mut steps = Steps::from_iter([
             Step::Sync { file: files.log },
@@ -263,7 +270,10 @@ impl PartitionLog {
             Step::Sync { file: files.time_index },
         ]);
         if self.has_snapshot(next_base) {
-            steps.extend(self.sync_snapshot_steps(next_base));
+            steps.extend(self.sync_steps(SegmentFile::new(next_base, FileKind::Snapshot)));
+        }
+        if has_txn_index {
+            steps.extend(self.sync_steps(SegmentFile::new(base, FileKind::TxnIndex)));
         }
         steps.extend([
             Step::SyncDirectory { directory },
@@ -273,10 +283,10 @@ impl PartitionLog {
         steps
     }
 
-    /// Makes a `.snapshot` that is there durable.
-    pub(super) fn sync_snapshot_steps(&mut self, at: Offset) -> [Step; 3] {
+    /// Makes a file durable that is there and not kept open.
+    pub(super) fn sync_steps(&mut self, name: SegmentFile) -> [Step; 3] {
         let file = self.new_file();
-        let place = self.place_of(SegmentFile::new(at, FileKind::Snapshot));
+        let place = self.place_of(name);
         [Step::Open { file, place }, Step::Sync { file }, Step::Close { file }]
     }
 

@@ -9,7 +9,7 @@ use super::epochs::LeaderEpochs;
 use super::housekeeping::{Housekeeping, place_of_directory};
 use super::locate::Notes;
 use super::partition::{Cause, InFlight, LogSpec, LogState, PartitionLog, Target};
-use super::producers::Producers;
+use super::producers::{Ended, Producers};
 use super::recorded::{self, Recorded};
 use super::roll;
 use super::segment::{
@@ -28,6 +28,7 @@ pub(super) struct LogParts {
     pub active: ActiveSegment,
     pub end: Target,
     pub producers: Producers,
+    pub aborted: Vec<Ended>,
     /// Offset of the newest `.snapshot`, if there is one.
     pub snapshot: Option<Offset>,
     pub epochs: LeaderEpochs,
@@ -55,6 +56,7 @@ impl PartitionLog {
             active,
             end: Target::base_of(base),
             producers: Producers::default(),
+            aborted: Vec::new(),
             snapshot: None,
             epochs,
             files: 3,
@@ -120,9 +122,20 @@ impl PartitionLog {
 
     fn closing_steps(&mut self) -> Steps {
         let snapshot = self.new_snapshot();
+        self.number_aborted_files();
         let unflushed = self.sealed.iter().filter(|segment| segment.unflushed.is_some());
-        let rolled = unflushed.map(|segment| segment.next_base);
-        let unsynced_snapshots: Vec<Offset> = rolled.filter(|at| self.has_snapshot(*at)).collect();
+        let mut unsynced_extras: Vec<(Offset, FileKind)> = Vec::new();
+        for segment in unflushed {
+            if self.has_snapshot(segment.next_base) {
+                unsynced_extras.push((segment.next_base, FileKind::Snapshot));
+            }
+            if segment.extras.txn_index {
+                unsynced_extras.push((segment.base, FileKind::TxnIndex));
+            }
+        }
+        if self.active.extras.txn_index {
+            unsynced_extras.push((self.active.base, FileKind::TxnIndex));
+        }
         let mut planner = Planner {
             directory: &self.directory,
             steps: Steps::new(),
@@ -147,8 +160,8 @@ impl PartitionLog {
             let [create, truncate, write, close] = snapshot_steps(file, place, bytes);
             steps.extend([create, truncate, write, Step::Sync { file }, close]);
         }
-        for at in unsynced_snapshots {
-            steps.extend(self.sync_snapshot_steps(at));
+        for (at, kind) in unsynced_extras {
+            steps.extend(self.sync_steps(SegmentFile::new(at, kind)));
         }
         if self.housekeeping.has_new_epochs {
             self.housekeeping.has_new_epochs = false;
@@ -216,6 +229,7 @@ impl PartitionLog {
             not_open: Vec::new(),
             retry: None,
             producers: parts.producers,
+            aborted: parts.aborted,
             last_snapshot: parts.snapshot.unwrap_or(parts.cursors.log_start),
             has_last_snapshot: parts.snapshot.is_some(),
             epochs: parts.epochs,

@@ -12,7 +12,7 @@ use super::epochs::LeaderEpochs;
 use super::error::AppendError;
 use super::housekeeping::Housekeeping;
 use super::locate::Notes;
-use super::producers::Producers;
+use super::producers::{Ended, Producers};
 use super::recorded::{InRecord, Recorded};
 use super::retention::SegmentInfo;
 use super::roll;
@@ -154,6 +154,8 @@ pub struct PartitionLog {
     /// A plan that failed with nothing done and may be tried again.
     pub(super) retry: Option<Plan>,
     pub(super) producers: Producers,
+    /// Aborted transactions, by their markers' offsets.
+    pub(super) aborted: Vec<Ended>,
     /// Offset of the newest `.snapshot`; where the log began when it was opened, if there is none.
     pub(super) last_snapshot: Offset,
     pub(super) has_last_snapshot: bool,
@@ -232,6 +234,37 @@ impl PartitionLog {
             next_base: self.cursors.next,
         };
         self.sealed.iter().map(SealedSegment::info).chain([active])
+    }
+
+    /// Where readers of committed records stop: before the first transaction that is not over
+    /// (`UnifiedLog#lastStableOffset`).
+    pub fn last_stable(&self) -> Offset {
+        let high_watermark = self.cursors.high_watermark;
+        let unstable = self.producers.first_unstable();
+        unstable.map_or(high_watermark, |it| it.max(self.cursors.log_start).min(high_watermark))
+    }
+
+    /// Aborted transactions that have records in `[from, to)`, by their markers' offsets: what a
+    /// reader of committed records has to leave out (`TransactionIndex#collectAbortedTxns`).
+    pub fn aborted(&self, from: Offset, to: Offset) -> impl Iterator<Item = &Ended> {
+        let first = self.aborted.partition_point(|it| it.last_offset < from);
+        let mut is_complete = false;
+        let behind = self.aborted[first..].iter().take_while(move |it| {
+            // The entry that says so still counts.
+            !std::mem::replace(&mut is_complete, to <= it.last_stable_offset)
+        });
+        behind.filter(move |it| it.first_offset < to)
+    }
+
+    /// Gives numbers to the `.txnindex` files that the next plan writes.
+    pub(super) fn number_aborted_files(&mut self) {
+        for at in 0..=self.sealing.len() {
+            let segment = self.sealing.get(at).unwrap_or(&self.active);
+            if segment.has_aborted() {
+                let file = Some(self.new_file());
+                self.sealing.get_mut(at).unwrap_or(&mut self.active).aborted_file = file;
+            }
+        }
     }
 
     /// Whether the log start lies inside a segment, so that no file name says it: only such logs

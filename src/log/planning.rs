@@ -63,6 +63,7 @@ impl PartitionLog {
     /// Everything staged, as far as one plan takes it.
     pub(super) fn plan_steps(&mut self, is_synced: bool) -> Plan {
         let end = self.active_target();
+        self.number_aborted_files();
         let mut planner = Planner {
             directory: &self.directory,
             steps: Steps::new(),

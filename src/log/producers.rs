@@ -13,9 +13,10 @@
 //! transactional batch of a client is refused (INVALID_TXN_STATE, as by a Kafka broker that
 //! verifies transactions and knows none), but a log that Kafka wrote with them replays correctly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::AppendError;
+use crate::format::aborted::{self, AbortedTransaction};
 use crate::format::batch::BatchHeader;
 use crate::format::producer_snapshot::{LastBatch, ProducerEntry};
 use crate::units::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
@@ -199,6 +200,22 @@ pub struct Producers {
     // clients, which could aim at the weakness of a fixed hash function.
     producers: BTreeMap<ProducerId, Producer>,
     forgotten: u64,
+    transactions: Transactions,
+}
+
+/// How the marker of a transaction came to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marker {
+    /// Whose transaction ends.
+    pub producer_id: ProducerId,
+    /// The epoch that the marker carries.
+    pub epoch: ProducerEpoch,
+    /// Whether each marker raises the producer's epoch (transaction version 2, KIP-890).
+    pub raises_epoch: bool,
+    /// Epoch of the coordinator that writes it.
+    pub coordinator_epoch: i32,
+    /// Whether the records count.
+    pub commits: bool,
 }
 
 impl Producers {
@@ -210,7 +227,7 @@ impl Producers {
     ///
     /// # Panics
     /// On a control batch, which no client may send and validation refuses.
-    pub fn check(&self, header: &BatchHeader) -> Result<Verdict, AppendError> {
+    pub fn check(&self, header: &BatchHeader, guard: Guard) -> Result<Verdict, AppendError> {
         assert!(!header.is_control(), "validation lets no control batch of a client pass");
         if header.producer_id <= ProducerId::NONE && !header.is_transactional() {
             return Ok(Verdict::New);
@@ -225,11 +242,12 @@ impl Producers {
             });
         }
         producer.check_epoch(header)?;
-        if header.is_transactional() {
+        let is_open = producer.transaction.is_some();
+        if header.is_transactional() && !is_open && guard == Guard::Unverified {
             return Err(invalid_transaction(header, NO_TRANSACTION));
         }
         producer.check_sequence(header)?;
-        if producer.transaction.is_some() {
+        if !header.is_transactional() && is_open {
             return Err(invalid_transaction(header, TRANSACTION_OPEN));
         }
         if known.is_none() && self.producers.len() >= PRODUCERS_MAX {
@@ -238,29 +256,68 @@ impl Producers {
         Ok(Verdict::New)
     }
 
+    /// Judges a marker that a transaction coordinator wants to write.
+    ///
+    /// # Errors
+    /// [`AppendError::InvalidProducerEpoch`], [`AppendError::CoordinatorFenced`].
+    pub fn check_marker(&self, marker: &Marker) -> Result<(), AppendError> {
+        let Some(producer) = self.producers.get(&marker.producer_id) else { return Ok(()) };
+        // A second try of a marker that was written, but not answered.
+        let is_retry = producer.transaction.is_none() && marker.epoch == producer.epoch;
+        let is_newer = producer.epoch < marker.epoch;
+        let is_right = match marker.raises_epoch {
+            true => is_newer || is_retry,
+            false => producer.epoch <= marker.epoch,
+        };
+        if !is_right {
+            return Err(AppendError::InvalidProducerEpoch {
+                producer_id: marker.producer_id,
+                current: producer.epoch,
+                found: marker.epoch,
+            });
+        }
+        if marker.coordinator_epoch < producer.coordinator_epoch {
+            return Err(AppendError::CoordinatorFenced {
+                producer_id: marker.producer_id,
+                current: producer.coordinator_epoch,
+                found: marker.coordinator_epoch,
+            });
+        }
+        Ok(())
+    }
+
+    /// The first offset of a transaction that is not over, or whose end is not replicated.
+    pub fn first_unstable(&self) -> Option<Offset> {
+        self.transactions.first_unstable()
+    }
+
+    /// Ends of transactions before the high watermark hold readers up no longer.
+    pub fn replicated(&mut self, high_watermark: Offset) {
+        self.transactions.replicated(high_watermark);
+    }
+
     /// Remembers an appended batch, or one read back from the log at start, markers of transactions
     /// included: its offsets are assigned. Batches without a producer change nothing.
     ///
     /// A batch read back counts as seen at the start, too: the server may have been down for longer
     /// than producers are remembered, while the answer to this batch was still being waited for.
-    pub fn update(&mut self, header: &BatchHeader, now: Timestamp) {
-        self.update_with(header, None, now);
+    pub fn update(&mut self, header: &BatchHeader, now: Timestamp) -> Option<Ended> {
+        self.update_with(header, None, now)
     }
 
-    /// The same, with what a marker says of the coordinator that wrote it.
+    /// The same, with what a marker says of the coordinator that wrote it. Returns the transaction
+    /// that a marker ends.
     pub fn update_with(
         &mut self,
         header: &BatchHeader,
         coordinator_epoch: Option<i32>,
         now: Timestamp,
-    ) {
-        let (Some(base_offset), Some(last_offset)) = (header.base(), header.last_offset()) else {
-            return;
-        };
+    ) -> Option<Ended> {
+        let (base_offset, last_offset) = (header.base()?, header.last_offset()?);
         // A marker whose record was compacted away says nothing any more.
         let is_empty_marker = header.is_control() && header.record_count <= 0;
         if header.producer_id <= ProducerId::NONE || is_empty_marker {
-            return;
+            return None;
         }
         if self.producers.len() >= PRODUCERS_MAX && !self.is_known(header.producer_id) {
             self.forget_oldest();
@@ -275,8 +332,8 @@ impl Producers {
             producer.coordinator_epoch = epoch;
         }
         if header.is_control() {
-            producer.transaction = None;
-            return;
+            let first = producer.transaction.take()?;
+            return Some(self.transactions.end(header.producer_id, first, last_offset));
         }
         producer.batches.push(Batch {
             base_sequence: header.base_sequence,
@@ -285,9 +342,11 @@ impl Producers {
             last_offset,
             timestamp: header.max_timestamp,
         });
-        if header.is_transactional() {
-            producer.transaction.get_or_insert(base_offset);
+        if header.is_transactional() && producer.transaction.is_none() {
+            producer.transaction = Some(base_offset);
+            self.transactions.begin(base_offset);
         }
+        None
     }
 
     /// What a snapshot of this moment holds.
@@ -329,6 +388,7 @@ impl Producers {
                 coordinator_epoch: entry.coordinator_epoch,
                 is_unlisted: entry.transaction.is_none() && limit <= age_ms,
             };
+            producers.transactions.ongoing.extend(entry.transaction);
             producers.producers.insert(entry.producer_id, producer);
         }
         producers
@@ -379,6 +439,82 @@ impl Producers {
         let before = self.producers.len();
         self.producers.retain(|_, producer| newest_to_go < producer.last_offset);
         self.forgotten += crate::units::u64_of(before - self.producers.len());
+    }
+}
+
+/// Whether a transaction coordinator has vouched for a client's transactional batch (KIP-890).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Guard {
+    /// Nobody has: such a batch may go on with a transaction, but not begin one.
+    Unverified,
+    /// The coordinator has the partition in the transaction.
+    Verified,
+}
+
+/// A transaction that a marker has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Whose it was.
+    pub producer_id: ProducerId,
+    /// Its first record.
+    pub first_offset: Offset,
+    /// The marker.
+    pub last_offset: Offset,
+    /// Before it all transactions are over: the oldest other one's first record, or what follows
+    /// the marker.
+    pub last_stable_offset: Offset,
+}
+
+impl Ended {
+    /// The entry of an aborted one in a `.txnindex`.
+    pub fn entry(&self) -> AbortedTransaction {
+        AbortedTransaction {
+            version: aborted::VERSION,
+            producer_id: self.producer_id,
+            first_offset: self.first_offset.to_wire(),
+            last_offset: self.last_offset.to_wire(),
+            last_stable_offset: self.last_stable_offset.to_wire(),
+        }
+    }
+
+    /// What an entry says; `None` when it can't be.
+    pub fn of_entry(entry: &AbortedTransaction) -> Option<Ended> {
+        Some(Ended {
+            producer_id: entry.producer_id,
+            first_offset: Offset::from_wire(entry.first_offset)?,
+            last_offset: Offset::from_wire(entry.last_offset)?,
+            last_stable_offset: Offset::from_wire(entry.last_stable_offset)?,
+        })
+    }
+}
+
+/// Transactions by where they began.
+#[derive(Clone, Debug, Default)]
+struct Transactions {
+    ongoing: BTreeSet<Offset>,
+    /// Over, by first offset, with the marker's offset, while that is not replicated.
+    unreplicated: BTreeMap<Offset, Offset>,
+}
+
+impl Transactions {
+    fn begin(&mut self, first: Offset) {
+        self.ongoing.insert(first);
+    }
+
+    fn end(&mut self, producer_id: ProducerId, first: Offset, last: Offset) -> Ended {
+        self.ongoing.remove(&first);
+        self.unreplicated.insert(first, last);
+        let last_stable_offset = self.ongoing.first().copied().unwrap_or(last + 1);
+        Ended { producer_id, first_offset: first, last_offset: last, last_stable_offset }
+    }
+
+    fn replicated(&mut self, high_watermark: Offset) {
+        self.unreplicated.retain(|_, last| high_watermark <= *last);
+    }
+
+    fn first_unstable(&self) -> Option<Offset> {
+        let unreplicated = self.unreplicated.keys().next();
+        self.ongoing.first().into_iter().chain(unreplicated).min().copied()
     }
 }
 
@@ -435,7 +571,7 @@ mod tests {
 
     impl Partition {
         fn append(&mut self, header: BatchHeader) -> Result<Verdict, AppendError> {
-            let verdict = self.producers.check(&header)?;
+            let verdict = self.producers.check(&header, Guard::Unverified)?;
             if verdict == Verdict::New {
                 self.replay(header);
             }

@@ -7,6 +7,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::config::LogConfig;
+use super::producers::Ended;
 use crate::disk::plan::Parts;
 use crate::disk::{FileId, Place, Step};
 use crate::format::batch::{BatchHeader, RecordBatch};
@@ -123,6 +124,11 @@ pub(super) struct ActiveSegment {
     pub extras: Extras,
     /// Producer state where the next segment begins, which sealing writes.
     pub end_snapshot: Option<EndSnapshot>,
+    /// Entries of `.txnindex` that no plan has taken, and bytes of those that one has.
+    aborted: Vec<u8>,
+    aborted_written: u64,
+    /// Number for the file while entries are written.
+    pub aborted_file: Option<FileId>,
     pending: Parts,
     pending_at: Position,
     offsets_written: usize,
@@ -161,6 +167,9 @@ impl ActiveSegment {
             preallocated: config.preallocate.then_some(config.segment_bytes),
             extras: Extras::default(),
             end_snapshot: None,
+            aborted: Vec::new(),
+            aborted_written: 0,
+            aborted_file: None,
             pending: Parts::new(),
             pending_at: Position(0),
             offsets_written: 0,
@@ -181,6 +190,7 @@ impl ActiveSegment {
             time_index: Presence::Present,
             preallocated: None,
             extras: found.extras,
+            aborted_written: found.aborted_bytes,
             pending_at: Position(found.size.0),
             offsets_written: found.index.offsets.len(),
             times_written: found.index.times.len(),
@@ -244,6 +254,17 @@ impl ActiveSegment {
         self.bytes_since_entry += header.size.0;
     }
 
+    /// Takes an aborted transaction whose marker is in this segment.
+    pub fn stage_aborted(&mut self, ended: Ended) {
+        self.aborted.extend_from_slice(&ended.entry().encode());
+        self.extras.txn_index = true;
+    }
+
+    /// Whether aborted transactions wait for a plan, which needs a file number for them.
+    pub fn has_aborted(&self) -> bool {
+        !self.aborted.is_empty()
+    }
+
     /// Whether a plan has anything to do for this segment.
     pub fn is_dirty(&self) -> bool {
         !self.pending.is_empty()
@@ -274,6 +295,7 @@ impl ActiveSegment {
             out.create(self.files.time_index, self.base, FileKind::TimeIndex, Some(full_times));
         }
         self.entry_steps(out);
+        self.aborted_steps(out);
     }
 
     /// Ends the segment: the closing time entry, both indexes and a preallocated `.log` cut to what
@@ -291,6 +313,7 @@ impl ActiveSegment {
         }
         (self.offset_index, self.time_index) = (Presence::Present, Presence::Present);
         self.entry_steps(out);
+        self.aborted_steps(out);
         if is_index_long {
             let length = byte_count(self.index.offsets.len());
             out.steps.push(Step::Truncate { file: self.files.index, length });
@@ -318,6 +341,23 @@ impl ActiveSegment {
             let parts = std::mem::replace(&mut self.pending, std::mem::take(out.spare));
             out.write(self.files.log, self.pending_at, parts);
         }
+    }
+
+    /// Adds to `.txnindex`, which isn't kept open: aborted transactions are rare.
+    fn aborted_steps(&mut self, out: &mut Planner<'_>) {
+        if self.aborted.is_empty() {
+            return;
+        }
+        let file = self.aborted_file.take().expect("the planner gives a number");
+        let place = place(out.directory, self.base, FileKind::TxnIndex);
+        let at = Position(self.aborted_written);
+        let bytes = Bytes::from(std::mem::take(&mut self.aborted));
+        self.aborted_written += crate::units::u64_of(bytes.len());
+        out.steps.extend([
+            Step::Create { file, place },
+            Step::Write { file, at, parts: Parts::from_iter([bytes]) },
+            Step::Close { file },
+        ]);
     }
 
     fn entry_steps(&mut self, out: &mut Planner<'_>) {
@@ -393,6 +433,8 @@ pub(super) struct Found {
     pub first_timestamp: Option<Timestamp>,
     pub modified_ms: i64,
     pub extras: Extras,
+    /// Length of `.txnindex`.
+    pub aborted_bytes: u64,
 }
 
 /// Producer state that a roll writes: a `.snapshot` of the offset where the next segment begins.

@@ -20,7 +20,7 @@ pub(super) struct Seen {
     pub index_bytes: Option<ByteCount>,
     pub time_index_bytes: Option<ByteCount>,
     pub has_snapshot: bool,
-    pub has_txn_index: bool,
+    pub txn_index_bytes: Option<ByteCount>,
 }
 
 /// What is in the directory once it is tidy.
@@ -87,7 +87,7 @@ impl Directory {
                 FileKind::Log => {}
                 FileKind::Index => seen.index_bytes = Some(entry.length),
                 FileKind::TimeIndex => seen.time_index_bytes = Some(entry.length),
-                FileKind::TxnIndex => seen.has_txn_index = true,
+                FileKind::TxnIndex => seen.txn_index_bytes = Some(entry.length),
                 FileKind::Snapshot => seen.has_snapshot = true,
             }
         }

@@ -31,7 +31,7 @@ mod segments;
 
 mod walk;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 pub use report::{Damage, Gap, OpenError, RecoveryReport, Truncated};
 
@@ -187,6 +187,11 @@ impl Recovery {
         let mut rebuilt =
             Rebuilt { epochs: on_disk.clone().unwrap_or_default(), ..Rebuilt::default() };
         let snapshots = directory.snapshots.clone();
+        let aborted_bytes: BTreeMap<Offset, ByteCount> = directory
+            .segments
+            .iter()
+            .filter_map(|(base, seen)| Some((*base, seen.txn_index_bytes?)))
+            .collect();
         let mut examined = self.examine(files, directory, &mut report, &mut rebuilt)?;
         let wanted = self.how.log_start.unwrap_or(Offset(0));
         let (base, found, log_end) = match examined.last.take() {
@@ -210,12 +215,22 @@ impl Recovery {
             now: self.now,
             expiration_ms: self.spec.config.producer_expiration_ms,
         };
-        let RebuiltProducers { producers, snapshots } = rebuild.run(snapshots)?;
+        let RebuiltProducers { mut producers, snapshots, aborted, aborted_files } =
+            rebuild.run(snapshots, &aborted_bytes)?;
+        producers.replicated(log_end);
+        let extras = |base: &Offset| Extras {
+            snapshot: snapshots.contains(base),
+            txn_index: aborted_files.contains_key(base),
+        };
         for segment in &mut examined.sealed {
-            segment.extras.snapshot = snapshots.contains(&segment.base);
+            segment.extras = extras(&segment.base);
         }
-        let mut active = self.open_active(files, base, found)?;
-        active.extras.snapshot = snapshots.contains(&base);
+        let found = Found {
+            extras: extras(&base),
+            aborted_bytes: aborted_files.get(&base).map_or(0, |it| it.0),
+            ..found
+        };
+        let active = self.open_active(files, base, found)?;
         if !self.how.clean || !report.is_uneventful() {
             files.sync_directory()?;
         }
@@ -233,6 +248,7 @@ impl Recovery {
             active,
             end,
             producers,
+            aborted,
             snapshot: snapshots.last().copied(),
             epochs: rebuilt.epochs,
             files: files.count,
@@ -319,6 +335,7 @@ impl Found {
             first_timestamp: None,
             modified_ms: now.0,
             extras: Extras::default(),
+            aborted_bytes: 0,
         }
     }
 }

@@ -11,14 +11,17 @@ use bytes::Bytes;
 use super::files::Files;
 use super::report::{OpenError, RecoveryReport};
 use super::walk::{Replay, Window};
+use crate::disk::Step;
 use crate::format::names::{FileKind, SegmentFile};
-use crate::format::producer_snapshot;
-use crate::log::producers::Producers;
+use crate::format::{aborted, producer_snapshot};
+use crate::log::producers::{Ended, Producers};
 use crate::log::segment::{SealedSegment, snapshot_steps};
-use crate::units::{ByteCount, Offset, Timestamp};
+use crate::units::{ByteCount, Offset, Position, Timestamp, byte_count};
 
 /// A longer file is no snapshot: it has room for sixteen times as many producers as are remembered.
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 27;
+/// Longest `.txnindex`: what an index has at most in Kafka.
+const TXN_INDEX_BYTES_MAX: u64 = 1 << 31;
 
 /// A segment as far as its producers go.
 #[derive(Clone, Copy, Debug)]
@@ -50,11 +53,19 @@ pub(super) struct RebuiltProducers {
     pub producers: Producers,
     /// Offsets of all `.snapshot` files.
     pub snapshots: BTreeSet<Offset>,
+    /// Aborted transactions, by their markers' offsets.
+    pub aborted: Vec<Ended>,
+    /// Lengths of the `.txnindex` files, by base.
+    pub aborted_files: BTreeMap<Offset, ByteCount>,
 }
 
 impl Rebuild<'_, '_> {
     /// Reads the newest snapshot, replays what follows, and writes the snapshots that Kafka would.
-    pub fn run(mut self, listed: BTreeMap<Offset, ByteCount>) -> Result<RebuiltProducers, OpenError> {
+    pub fn run(
+        mut self,
+        listed: BTreeMap<Offset, ByteCount>,
+        txn_indexes: &BTreeMap<Offset, ByteCount>,
+    ) -> Result<RebuiltProducers, OpenError> {
         let mut snapshots = self.tidy(listed)?;
         let (mut at, mut producers) = self.load(&mut snapshots)?;
         let mut snapshots: BTreeSet<Offset> = snapshots.into_keys().collect();
@@ -62,10 +73,8 @@ impl Rebuild<'_, '_> {
         let end = self.spans.last().map_or(self.log_start, |last| last.end);
         let wanted: Vec<Offset> =
             self.spans.iter().rev().take(2).map(|span| span.base).chain([end]).collect();
+        let (mut aborted, mut aborted_files) = (Vec::new(), BTreeMap::new());
         for span in self.spans {
-            if span.end <= at && span.end != end {
-                continue;
-            }
             // Replayed up to here: a snapshot where the last two segments begin saves the next
             // start as much.
             if at == span.base && wanted.contains(&at) && newest < at {
@@ -73,17 +82,74 @@ impl Rebuild<'_, '_> {
                 snapshots.insert(at);
                 newest = at;
             }
+            let listed = txn_indexes.get(&span.base).copied();
+            let is_whole = at <= span.base;
+            let mut ended = Vec::new();
             if at < span.end {
                 let from = at.max(span.base);
-                replay(&mut self, *span, from, &mut producers)?;
+                ended = replay(&mut self, *span, from, &mut producers)?;
                 at = span.end;
             }
+            // What was not replayed from its first batch on is as its file says.
+            let length = match is_whole && span.base < span.end {
+                true => self.rewrite(span.base, &ended, listed)?,
+                false => {
+                    let known = self.read_aborted(*span, listed)?;
+                    ended.retain(|it| known.last().is_none_or(|last| last.last_offset < it.last_offset));
+                    ended.splice(0..0, known);
+                    listed
+                }
+            };
+            aborted_files.extend(length.map(|length| (span.base, length)));
+            aborted.append(&mut ended);
         }
+        aborted.retain(|it| self.log_start <= it.last_offset);
         if newest < end {
             write(self.files, &producers, end)?;
             snapshots.insert(end);
         }
-        Ok(RebuiltProducers { producers, snapshots })
+        Ok(RebuiltProducers { producers, snapshots, aborted, aborted_files })
+    }
+
+    /// The entries of a `.txnindex` up to the segment's end.
+    fn read_aborted(
+        &mut self,
+        span: Span,
+        length: Option<ByteCount>,
+    ) -> Result<Vec<Ended>, OpenError> {
+        let Some(length) = length else { return Ok(Vec::new()) };
+        let name = SegmentFile::new(span.base, FileKind::TxnIndex).to_string();
+        let bytes = self.files.read_range(&name, 0, length.0.min(TXN_INDEX_BYTES_MAX))?;
+        let entries = aborted::entries(&bytes).map_while(Result::ok);
+        let ended = entries.filter_map(|it| Ended::of_entry(&it));
+        Ok(ended.filter(|it| span.base <= it.last_offset && it.last_offset < span.end).collect())
+    }
+
+    /// Makes a `.txnindex` what the log says; returns the length of the file, if there is one.
+    fn rewrite(
+        &mut self,
+        base: Offset,
+        ended: &[Ended],
+        length: Option<ByteCount>,
+    ) -> Result<Option<ByteCount>, OpenError> {
+        let name = SegmentFile::new(base, FileKind::TxnIndex).to_string();
+        let bytes: Vec<u8> = ended.iter().flat_map(|it| it.entry().encode()).collect();
+        let wanted = byte_count(bytes.len());
+        let is_there = match length {
+            Some(length) if length == wanted => {
+                self.files.read_range(&name, 0, length.0)? == bytes[..]
+            }
+            Some(_) => false,
+            None => bytes.is_empty(),
+        };
+        if is_there {
+            return Ok(length);
+        }
+        let file = self.files.create(&name)?;
+        self.files.step(Step::Truncate { file, length: ByteCount(0) })?;
+        self.files.write(file, Position(0), bytes.into())?;
+        self.files.close(file)?;
+        Ok(Some(wanted))
     }
 
     /// Removes snapshots that belong to no segment, but for the newest at the log's end, and those
@@ -135,20 +201,23 @@ impl Rebuild<'_, '_> {
     }
 }
 
-/// Takes in the headers of a segment from an offset on.
+/// Takes in the headers of a segment from an offset on; returns the transactions that end aborted.
 fn replay(
     rebuild: &mut Rebuild<'_, '_>,
     span: Span,
     from: Offset,
     producers: &mut Producers,
-) -> Result<(), OpenError> {
+) -> Result<Vec<Ended>, OpenError> {
     let name = SegmentFile::new(span.base, FileKind::Log).to_string();
     let file = rebuild.files.open(&name)?;
     let mut window = Window::new(file, span.bytes);
-    let mut replay = Replay { base: span.base, from, now: rebuild.now, producers, batches: 0 };
+    let mut replay =
+        Replay { from, end: span.end, now: rebuild.now, producers, batches: 0, aborted: Vec::new() };
     replay.run(rebuild.files, &mut window)?;
-    rebuild.report.replayed += replay.batches;
-    rebuild.files.close(file)
+    let Replay { batches, aborted, .. } = replay;
+    rebuild.report.replayed += batches;
+    rebuild.files.close(file)?;
+    Ok(aborted)
 }
 
 fn write(files: &mut Files<'_>, producers: &Producers, at: Offset) -> Result<(), OpenError> {

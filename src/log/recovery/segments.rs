@@ -146,6 +146,7 @@ impl Examination<'_, '_> {
             first_timestamp: None,
             modified_ms: segment.modified_ms,
             extras: Extras::default(),
+            aborted_bytes: 0,
         };
         let u32_of = |length: ByteCount| u32::try_from(length.0).unwrap_or(0);
         Ok(SealedSegment {
@@ -265,7 +266,8 @@ impl Examination<'_, '_> {
             largest: walked.largest,
             first_timestamp: walked.first_timestamp,
             modified_ms: segment.modified_ms,
-            extras: Extras { snapshot: false, txn_index: segment.has_txn_index },
+            extras: Extras { snapshot: false, txn_index: segment.txn_index_bytes.is_some() },
+            aborted_bytes: 0,
         }
     }
 
@@ -456,7 +458,7 @@ impl Examination<'_, '_> {
         let kinds = [
             (FileKind::Index, segment.index_bytes.is_some()),
             (FileKind::TimeIndex, segment.time_index_bytes.is_some()),
-            (FileKind::TxnIndex, segment.has_txn_index),
+            (FileKind::TxnIndex, segment.txn_index_bytes.is_some()),
             (FileKind::Snapshot, segment.has_snapshot),
             (FileKind::Log, true),
         ];
@@ -511,7 +513,7 @@ fn sealed(base: Offset, next_base: Offset, segment: Segment, found: &Found) -> S
         index_bytes: length(&found.index.offsets),
         time_index_bytes: length(&found.index.times),
         // Snapshots are looked at when all segments have been.
-        extras: Extras { snapshot: false, txn_index: segment.has_txn_index },
+        extras: Extras { snapshot: false, txn_index: segment.txn_index_bytes.is_some() },
         log: None,
         unflushed: None,
         is_settled: true,

@@ -13,7 +13,7 @@ use crate::format::index::{self, OffsetEntry, TimeEntry};
 use crate::format::record::RecordsIter;
 use crate::format::scan::{self, Scan};
 use crate::log::epochs::LeaderEpochs;
-use crate::log::producers::Producers;
+use crate::log::producers::{Ended, Producers};
 use crate::log::segment::{IndexBytes, Largest, relative};
 use crate::units::{
     ByteCount, LeaderEpoch, Offset, Position, Timestamp, byte_count, u64_of, usize_of,
@@ -180,7 +180,6 @@ impl Walk<'_> {
 
 /// Takes the producers of a segment in, whose batches are known to be whole.
 pub(super) struct Replay<'a> {
-    pub base: Offset,
     /// Batches before it are in the state already.
     pub from: Offset,
     /// When the producers count as last seen.
@@ -188,6 +187,10 @@ pub(super) struct Replay<'a> {
     pub producers: &'a mut Producers,
     /// Headers that were read.
     pub batches: u64,
+    /// Batches from here on are none of the segment's.
+    pub end: Offset,
+    /// Transactions whose markers say that they were given up.
+    pub aborted: Vec<Ended>,
 }
 
 impl Replay<'_> {
@@ -200,12 +203,19 @@ impl Replay<'_> {
             let scan = scan::header_at(scan::Window { bytes, at }, at, end);
             let Scan::Batch { header, next, .. } = scan else { return Ok(()) };
             self.batches += 1;
+            if header.base().is_none_or(|base| self.end <= base) {
+                return Ok(());
+            }
             if header.base().is_some_and(|base| self.from <= base) {
-                let epoch = match header.is_control() {
-                    true => marker_epoch(files, window, at, &header)?,
+                let marker = match header.is_control() {
+                    true => marker_of(files, window, at, &header)?,
                     false => None,
                 };
-                self.producers.update_with(&header, epoch, self.now);
+                let epoch = marker.map(|(_, epoch)| epoch);
+                let ended = self.producers.update_with(&header, epoch, self.now);
+                if let (Some(ended), Some((ABORT, _))) = (ended, marker) {
+                    self.aborted.push(ended);
+                }
             }
             let is_large = header.size.0 > WINDOW_BYTES / 4;
             ahead = if is_large { HEADER_WINDOW_BYTES } else { WINDOW_BYTES };
@@ -214,23 +224,28 @@ impl Replay<'_> {
     }
 }
 
-/// The coordinator's epoch in the marker that a control batch holds.
-fn marker_epoch(
+/// The type of an aborted transaction's marker (`ControlRecordType`).
+const ABORT: i16 = 0;
+
+/// The type of the marker that a control batch holds, and its coordinator's epoch.
+fn marker_of(
     files: &mut Files<'_>,
     window: &mut Window,
     at: Position,
     header: &BatchHeader,
-) -> Result<Option<i32>, OpenError> {
+) -> Result<Option<(i16, i32)>, OpenError> {
     if header.size.0 > WINDOW_BYTES || header.codec() != Ok(Codec::None) {
         return Ok(None);
     }
     let batch = window.get(files, at, header.size.0, WINDOW_BYTES)?;
     let payload = batch.get(HEADER_BYTES..usize_of(header.size.0)).unwrap_or_default();
-    let record = RecordsIter::new(header, payload).next().and_then(Result::ok);
-    // Version and epoch.
-    let value = record.and_then(|record| record.value);
-    let epoch = value.and_then(|value| value.get(2..)).and_then(|it| it.first_chunk());
-    Ok(epoch.map(|bytes| i32::from_be_bytes(*bytes)))
+    let Some(Ok(record)) = RecordsIter::new(header, payload).next() else { return Ok(None) };
+    // Both begin with a version.
+    let kind = record.key.and_then(|key| key.get(2..)).and_then(|it| it.first_chunk());
+    let epoch = record.value.and_then(|value| value.get(2..)).and_then(|it| it.first_chunk());
+    Ok(kind.zip(epoch).map(|(kind, epoch)| {
+        (i16::from_be_bytes(*kind), i32::from_be_bytes(*epoch))
+    }))
 }
 
 impl Rebuilt {

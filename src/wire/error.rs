@@ -129,6 +129,8 @@ error_codes! {
     InvalidTransactionTimeout = 50 "INVALID_TRANSACTION_TIMEOUT",
     /// Another change of the transaction is under way.
     ConcurrentTransactions = 51 "CONCURRENT_TRANSACTIONS",
+    /// Another coordinator has taken over.
+    TransactionCoordinatorFenced = 52 "TRANSACTION_COORDINATOR_FENCED",
     /// The principal may not use the id.
     TransactionalIdAuthorizationFailed = 53 "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     /// There is no authorizer.

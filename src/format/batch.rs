@@ -45,10 +45,10 @@ const _: () = assert!(LENGTH_OVERHEAD_BYTES == 12);
 const _: () = assert!(ATTRIBUTES_AT == 21);
 
 const CODEC_MASK: i16 = 0x07;
-const LOG_APPEND_TIME: i16 = 0x08;
+pub(crate) const LOG_APPEND_TIME: i16 = 0x08;
 pub(crate) const TRANSACTIONAL: i16 = 0x10;
 pub(crate) const CONTROL: i16 = 0x20;
-const DELETE_HORIZON: i16 = 0x40;
+pub(crate) const DELETE_HORIZON: i16 = 0x40;
 
 /// The codec that a batch's records are packed with: the low three bits of its attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

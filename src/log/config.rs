@@ -66,6 +66,8 @@ pub struct LogConfig {
     pub timestamp_after_max_ms: u64,
     /// `preallocate`.
     pub preallocate: bool,
+    /// `min.compaction.lag.ms`.
+    pub compaction_lag_min_ms: u64,
     /// `max.compaction.lag.ms`.
     pub compaction_lag_max_ms: u64,
     /// `producer.id.expiration.ms` of the broker, counted by the server's clock.
@@ -102,6 +104,7 @@ impl LogConfig {
             timestamp_before_max_ms: u64::MAX,
             timestamp_after_max_ms: 3_600_000,
             preallocate: false,
+            compaction_lag_min_ms: 0,
             compaction_lag_max_ms: u64::MAX,
             producer_expiration_ms: DAY_MS,
             decompressed_bytes_max: ByteCount(128 << 20),

@@ -16,6 +16,8 @@ pub mod epochs;
 
 pub mod retention;
 
+pub mod clean;
+
 mod segment;
 
 mod roll;

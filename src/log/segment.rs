@@ -82,6 +82,9 @@ impl IndexBytes {
     }
 }
 
+/// Largest distance of an offset from its segment's base.
+pub(super) const RELATIVE_OFFSET_MAX: u64 = (1 << 31) - 1;
+
 /// Distance of an offset from its segment's base, if an index can hold it (31 bits).
 pub(super) fn relative(base: Offset, offset: Offset) -> Option<u32> {
     let distance = offset.0.checked_sub(base.0)?;

@@ -116,6 +116,7 @@ impl<'a> TopicConfigs<'a> {
             timestamp_before_max_ms: resolved.millis("message.timestamp.before.max.ms"),
             timestamp_after_max_ms: resolved.millis("message.timestamp.after.max.ms"),
             preallocate: resolved.flag("preallocate"),
+            compaction_lag_min_ms: resolved.millis("min.compaction.lag.ms"),
             compaction_lag_max_ms: resolved.millis("max.compaction.lag.ms"),
             producer_expiration_ms: self.millis("producer.id.expiration.ms"),
             decompressed_bytes_max: ByteCount(self.millis("uringlog.decompressed.bytes.max")),

@@ -71,7 +71,7 @@ fn record<'a>(bytes: &'a [u8], has_size: bool) -> Result<(Record<'a>, usize), Co
     let mut reader = Reader::new(bytes);
     let offset = reader.i64()?;
     let size = if has_size { Some(reader.i32()?) } else { None };
-    let mut part = |reader: &mut Reader<'a>| {
+    let part = |reader: &mut Reader<'a>| {
         let length = u32::from_be_bytes(reader.array()?);
         reader.take(usize::try_from(length).expect("32 bits fit"))
     };
@@ -227,7 +227,7 @@ mod tests {
     fn a_torn_record_is_told_of_and_another_format_refused() {
         let bytes = [flat(0, b"k", b"v", false), vec![1, 2, 3]].concat();
         assert!(!is_flat(&bytes));
-        assert!(printed(&bytes).contains("the 3 bytes from position 29 on"), "{}", printed(&bytes));
+        assert!(printed(&bytes).contains("the 3 bytes from position 30 on"), "{}", printed(&bytes));
         let mut out = Vec::new();
         let error = print(Path::new("f.log"), &[0xff; 40], &mut out).expect_err("not flat");
         assert!(error.to_string().contains("not a record of the flat layout"));

@@ -219,10 +219,11 @@ impl PartitionLog {
     }
 
     fn next_job(&mut self, now: Timestamp) -> Option<(Job, Steps)> {
-        if let Some(segment) = self.unflushed().find(|segment| segment.wants_flush()) {
+        let unflushed = self.unflushed().find(|segment| segment.wants_flush());
+        if let Some((files, bases, has_txn_index)) = unflushed.map(|segment| {
             let files = segment.unflushed.expect("it waits for its flush");
-            let has_txn_index = segment.extras.txn_index;
-            let bases = (segment.base, segment.next_base);
+            (files, (segment.base, segment.next_base), segment.extras.txn_index)
+        }) {
             return Some((Job::Flush(bases.0), self.flush_steps(bases, files, has_txn_index)));
         }
         if let Some(settle) = self.settle_job() {

@@ -19,7 +19,7 @@ use bytes::BytesMut;
 use uringlog::format::batch::{BatchHeader, Codec, RecordBatch};
 use uringlog::log::config::LogConfig;
 use uringlog::log::error::AppendError;
-use uringlog::log::producers::{Producers, Verdict};
+use uringlog::log::producers::{Guard, Producers, Verdict};
 use uringlog::log::validate::validate;
 use uringlog::units::{
     LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, usize_of,
@@ -137,7 +137,7 @@ fn idempotent_producers_get_kafkas_answers() {
             ("known-count", [count]) => assert_eq!(i64::try_from(producers.len()), Ok(*count)),
             ("append", [batch @ .., base]) => {
                 let header = header(batch);
-                assert_eq!(producers.check(&header), Ok(Verdict::New), "{line}");
+                assert_eq!(producers.check(&header, Guard::Unverified), Ok(Verdict::New), "{line}");
                 let header = BatchHeader { base_offset: *base, ..header };
                 update(&mut producers, &header);
                 appended.push(header);
@@ -150,10 +150,10 @@ fn idempotent_producers_get_kafkas_answers() {
                     last_offset: stored.last_offset().expect("positive"),
                     timestamp: header.max_timestamp,
                 };
-                assert_eq!(producers.check(&header), Ok(duplicate), "{line}");
+                assert_eq!(producers.check(&header, Guard::Unverified), Ok(duplicate), "{line}");
             }
             ("refused", [batch @ .., code]) => {
-                let error = producers.check(&header(batch)).expect_err(line);
+                let error = producers.check(&header(batch), Guard::Unverified).expect_err(line);
                 assert_eq!(code_of(&error), *code, "{line}");
             }
             _ => panic!("unknown line: {line}"),

@@ -13,7 +13,7 @@ use crate::cli::log_file::{Found, LogFile, LogFileError};
 use crate::format::batch::Codec;
 use crate::format::codec;
 use crate::format::compact::{CompactError, Reader};
-use crate::units::{u64_of, usize_of};
+use crate::units::usize_of;
 
 const CRC_FROM: usize = 16;
 const CODEC_MASK: i8 = 7;
@@ -214,6 +214,7 @@ pub fn largest_timestamp(log: &mut LogFile, found: Found) -> Result<i64, LogFile
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::u64_of;
 
     fn entry(offset: i64, magic: i8, attributes: i8, key: &[u8], value: &[u8]) -> Vec<u8> {
         let mut body = vec![magic.to_be_bytes()[0], attributes.to_be_bytes()[0]];

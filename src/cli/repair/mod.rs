@@ -15,7 +15,8 @@ use std::sync::Arc;
 use crate::broker::config::{ServerConfig, TopicConfigs};
 use crate::cli::explain;
 use crate::disk::lock::{DirectoryLock, LockError};
-use crate::disk::{Disk, PlainDisk};
+use crate::disk::Disk;
+use crate::disk::plain::PlainDisk;
 use crate::format::names::{DirectoryState, PartitionDirectory};
 use crate::format::{clean_shutdown, partition_metadata};
 use crate::log::{LogSpec, OpenError, Opening, PartitionLog, RecoveryReport};
@@ -133,9 +134,9 @@ fn repair(
     if options.to.is_none() {
         // Beside the directory: Kafka refuses to start with a strange folder in it.
         let root = parent(folder);
-        let mut name = root.file_name().unwrap_or_default().to_owned();
-        name.push(BACKUP_SUFFIX);
-        let backup = parent(&root).join(name).join(folder.file_name().unwrap_or_default());
+        let mut beside = root.file_name().unwrap_or_default().to_owned();
+        beside.push(BACKUP_SUFFIX);
+        let backup = parent(&root).join(beside).join(folder.file_name().unwrap_or_default());
         if backup.exists() {
             return Err(RepairError::Exists(backup));
         }

@@ -181,7 +181,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::{CONSUMER, GROUPS, METADATA, TRANSACTIONS};
-    use super::*;
 
     #[test]
     fn tagged_fields_come_in_the_order_of_the_list_and_defaults_not_at_all() {

@@ -59,9 +59,10 @@ pub fn cleanable(
     let size = |segments: &mut dyn Iterator<Item = &SegmentInfo>| {
         ByteCount(segments.map(|segment| segment.size.0).sum())
     };
-    let dirty_from = sealed.iter().rev().find(|it| it.base <= first_dirty).map(|it| it.base);
+    let dirty_from = segments.iter().rev().find(|it| it.base <= first_dirty).map(|it| it.base);
     let dirty_from = dirty_from.unwrap_or(first_dirty);
-    let clean = size(&mut sealed.iter().filter(|it| it.base < dirty_from));
+    // A segment that is clean up to its middle counts for both.
+    let clean = size(&mut sealed.iter().filter(|it| it.base < first_dirty));
     let dirty = size(
         &mut sealed.iter().filter(|it| dirty_from <= it.base && it.base < first_uncleanable),
     );

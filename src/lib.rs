@@ -55,6 +55,8 @@ pub mod disk;
 
 pub mod log;
 
+pub mod coordinator;
+
 pub mod ring;
 
 pub mod wire;

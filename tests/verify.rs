@@ -2,22 +2,18 @@
 //! Kafka left, and every bit that is flipped in them is.
 
 mod support {
-    pub mod golden;
+    pub mod archives;
 }
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::golden::Archive;
+use support::archives::Archive;
 use uringlog::cli::verify::{self, Verdict, VerifyOptions};
 
 fn verify(directory: &Path) -> (Verdict, String) {
-    let options = VerifyOptions {
-        directory: directory.to_owned(),
-        threads: 2,
-        is_deep: true,
-        json: false,
-    };
+    let options =
+        VerifyOptions { directory: directory.to_owned(), threads: 2, is_deep: true, json: false };
     let mut out = Vec::new();
     let verdict = verify::run(&options, &mut out).expect("a log directory");
     (verdict, String::from_utf8(out).expect("text"))
@@ -46,7 +42,13 @@ fn nothing_is_found_where_kafka_left_it() {
         let root = archive.unpack();
         for directory in directories(&root.path()) {
             let (verdict, said) = verify(&directory);
-            assert_eq!(verdict, Verdict::Clean, "{}: {}\n{said}", archive.name, directory.display());
+            assert_eq!(
+                verdict,
+                Verdict::Clean,
+                "{}: {}\n{said}",
+                archive.name,
+                directory.display()
+            );
             seen += 1;
         }
     }
@@ -122,12 +124,15 @@ fn files(directory: &Path, extensions: &[&str], has_size: impl Fn(u64) -> bool) 
 #[test]
 fn every_flipped_bit_is_found() {
     const FLIPS: usize = 60;
-    for name in ["size-roll-exact", "time-roll", "timestamps", "leader-epoch", "idempotent", "transactions"] {
+    for name in
+        ["size-roll-exact", "time-roll", "timestamps", "leader-epoch", "idempotent", "transactions"]
+    {
         let archive = archives(|it| it == name).pop().expect("an archive of that name");
         let root = archive.unpack();
         let directory = directories(&root.path()).pop().expect("the last one");
         let kinds = ["log", "index", "timeindex", "snapshot", "txnindex"];
-        let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15 ^ u64::try_from(name.len()).expect("short"));
+        let mut numbers =
+            Numbers(0x9e37_79b9_7f4a_7c15 ^ u64::try_from(name.len()).expect("short"));
         for kind in kinds {
             let files = files(&directory, &[kind], |bytes| bytes != 0);
             for _ in 0..if files.is_empty() { 0 } else { FLIPS } {

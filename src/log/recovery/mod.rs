@@ -41,9 +41,7 @@ use super::housekeeping::EPOCHS_NAME;
 use super::lifecycle::LogParts;
 use super::partition::{Cause, FileName, LogSpec, LogState, PartitionLog, Target};
 use super::roll;
-use super::segment::{
-    ActiveSegment, Beginning, Extras, Found, IndexBytes, Largest, SegmentFiles,
-};
+use super::segment::{ActiveSegment, Beginning, Extras, Found, IndexBytes, Largest, SegmentFiles};
 use crate::disk::{Disk, Step};
 use crate::format::names::{FileKind, SegmentFile};
 use crate::format::partition_metadata;
@@ -185,7 +183,7 @@ impl Recovery {
         let on_disk = read_epochs(files, &directory)?;
         report.epochs_rebuilt = on_disk.is_none();
         let mut rebuilt =
-            Rebuilt { epochs: on_disk.clone().unwrap_or_default(), ..Rebuilt::default() };
+            Rebuilt { epochs: on_disk.clone().unwrap_or_default() };
         let snapshots = directory.snapshots.clone();
         let aborted_bytes: BTreeMap<Offset, ByteCount> = directory
             .segments

@@ -10,6 +10,7 @@ use super::config::{Durability, LogConfig};
 use super::cursors::Cursors;
 use super::epochs::LeaderEpochs;
 use super::error::AppendError;
+use super::cleaning::Cleaning;
 use super::housekeeping::Housekeeping;
 use super::locate::Notes;
 use super::producers::{Ended, Producers};
@@ -161,6 +162,7 @@ pub struct PartitionLog {
     pub(super) has_last_snapshot: bool,
     pub(super) epochs: LeaderEpochs,
     pub(super) housekeeping: Housekeeping,
+    pub(super) cleaning: Cleaning,
     pub(super) notes: Notes,
     pub(super) recorded: Recorded,
     pub(super) scratch: BytesMut,
@@ -282,6 +284,7 @@ impl PartitionLog {
 
     /// Takes other settings. Segments keep the index size that they were made with.
     pub fn reconfigure(&mut self, config: LogConfig) {
+        self.abort_if_changed(&config);
         self.config = config;
     }
 
@@ -352,7 +355,9 @@ impl PartitionLog {
         next.extras.snapshot = self.has_last_snapshot && self.last_snapshot == base;
         let mut active = std::mem::replace(&mut self.active, next);
         active.end_snapshot = end_snapshot;
-        self.sealed.push_back(active.seal(base));
+        let mut sealed = active.seal(base);
+        sealed.last_record = self.recorded.last();
+        self.sealed.push_back(sealed);
         self.sealing.push_back(active);
     }
 

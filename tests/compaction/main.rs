@@ -1,0 +1,15 @@
+//! Compaction: rounds over whole logs, on every disk, with a crash at every step, and compared
+//! with what Apache Kafka 4.3.1 left.
+
+#[expect(dead_code, reason = "made for other tests, too")]
+#[path = "../support/golden.rs"]
+mod archives;
+#[expect(dead_code, reason = "made for other tests, too")]
+#[path = "../support/mod.rs"]
+mod support;
+#[expect(dead_code, reason = "made for other tests, too")]
+#[path = "../golden/timeline.rs"]
+mod timeline;
+
+mod golden;
+mod rounds;

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 
 use super::clean::{
-    CleanError, CleanedTransactions, Cleanable, Measured, Output, Phase, Round, RoundEnd,
+    CleanError, Cleanable, CleanedTransactions, Measured, Output, Phase, Round, RoundEnd,
     RoundOptions, RoundReport, Source, With, cleanable, groups,
 };
 use super::complete::Completed;
@@ -112,17 +112,11 @@ impl PartitionLog {
     ///
     /// # Panics
     /// While one is under way.
-    pub fn begin_cleaning(
-        &mut self,
-        cleanable: &Cleanable,
-        options: RoundOptions,
-        now: Timestamp,
-    ) {
+    pub fn begin_cleaning(&mut self, cleanable: &Cleanable, options: RoundOptions, now: Timestamp) {
         assert!(!self.cleaning.is_under_way(), "one round at a time");
         let Cleanable { first_dirty, first_uncleanable, .. } = *cleanable;
-        let is_dirty = |it: &&SealedSegment| {
-            first_dirty < it.next_base && it.base < first_uncleanable
-        };
+        let is_dirty =
+            |it: &&SealedSegment| first_dirty < it.next_base && it.base < first_uncleanable;
         let dirty = self.sealed.iter().filter(is_dirty).map(SealedSegment::source).collect();
         let range = (first_dirty, first_uncleanable);
         let mut round = Round::new(options, range, dirty, now);
@@ -472,8 +466,7 @@ impl PartitionLog {
         self.aborted.splice(at..at, output.aborted.iter().copied());
         let segment = SealedSegment::cleaned(output, (end, modified_ms, kept));
         self.sealed.insert(from, segment);
-        for target in
-            [&mut self.end, &mut self.readable, &mut self.synced, &mut self.recorded.end]
+        for target in [&mut self.end, &mut self.readable, &mut self.synced, &mut self.recorded.end]
         {
             // An end that stands behind the last batch of an old file.
             if base <= target.segment && target.segment < end {

@@ -6,20 +6,18 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::cleaning::Cleaning;
 use super::config::{Durability, LogConfig};
 use super::cursors::Cursors;
 use super::epochs::LeaderEpochs;
 use super::error::AppendError;
-use super::cleaning::Cleaning;
 use super::housekeeping::Housekeeping;
 use super::locate::Notes;
 use super::producers::{Ended, Producers};
 use super::recorded::{InRecord, Recorded};
 use super::retention::SegmentInfo;
 use super::roll;
-use super::segment::{
-    ActiveSegment, Beginning, EndSnapshot, Largest, SealedSegment, SegmentFiles,
-};
+use super::segment::{ActiveSegment, Beginning, EndSnapshot, Largest, SealedSegment, SegmentFiles};
 use crate::disk::plan::Parts;
 use crate::disk::{DiskError, FileId, Plan, Step};
 use crate::format::producer_snapshot;

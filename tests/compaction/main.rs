@@ -7,9 +7,7 @@ mod archives;
 #[expect(dead_code, reason = "made for other tests, too")]
 #[path = "../support/mod.rs"]
 mod support;
-#[expect(dead_code, reason = "made for other tests, too")]
-#[path = "../golden/timeline.rs"]
-mod timeline;
 
+mod case;
 mod golden;
 mod rounds;

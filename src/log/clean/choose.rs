@@ -72,9 +72,8 @@ pub fn cleanable(
     let dirty_from = dirty_from.unwrap_or(first_dirty);
     // A segment that is clean up to its middle counts for both.
     let clean = size(&mut sealed.iter().filter(|it| it.base < first_dirty));
-    let dirty = size(
-        &mut sealed.iter().filter(|it| dirty_from <= it.base && it.base < first_uncleanable),
-    );
+    let dirty =
+        size(&mut sealed.iter().filter(|it| dirty_from <= it.base && it.base < first_uncleanable));
     let max_lag_ms = i64::try_from(config.compaction_lag_max_ms).unwrap_or(i64::MAX);
     let until = now.0.saturating_sub(max_lag_ms);
     let firsts = sealed.iter().zip(first_timestamps).filter(|(segment, _)| is_dirty(segment));
@@ -103,11 +102,7 @@ mod tests {
     const FIRSTS: [Timestamp; 4] =
         [Timestamp(1), Timestamp(1000), Timestamp(2000), Timestamp(3000)];
 
-    fn of(
-        checkpoint: Option<u64>,
-        stable: u64,
-        change: impl FnOnce(&mut LogConfig),
-    ) -> Cleanable {
+    fn of(checkpoint: Option<u64>, stable: u64, change: impl FnOnce(&mut LogConfig)) -> Cleanable {
         let mut config = LogConfig::defaults(Durability::PageCache);
         change(&mut config);
         let offsets = (checkpoint.map(Offset), Offset(0), Offset(stable));

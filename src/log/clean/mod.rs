@@ -21,6 +21,6 @@ pub use filter::{Filter, FilterError, Kept, LastOfProducers, Seen};
 pub use group::{Measured, groups};
 pub use map::{OffsetMap, SLOT_BYTES};
 pub(in crate::log) use output::Output;
-pub(in crate::log) use round::{Phase, Round, Source, With};
 pub use round::{CleanError, RoundEnd, RoundOptions, RoundReport};
+pub(in crate::log) use round::{Phase, Round, Source, With};
 pub use transactions::CleanedTransactions;

@@ -69,9 +69,9 @@ impl CleanError {
                 error,
                 DiskError::NoSpace | DiskError::TooManyFiles(_) | DiskError::Transient(_)
             ),
-            CleanError::TooFar { .. }
-            | CleanError::TooLong { .. }
-            | CleanError::Damaged { .. } => false,
+            CleanError::TooFar { .. } | CleanError::TooLong { .. } | CleanError::Damaged { .. } => {
+                false
+            }
         }
     }
 }

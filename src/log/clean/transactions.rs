@@ -89,7 +89,11 @@ impl CleanedTransactions {
                 self.aborted(header.producer_id, last).map_err(Some)
             }
             Some([_, _, 0, CONTROL_COMMIT, ..]) => {
-                if self.committed(header.producer_id, last) { Ok(()) } else { Err(None) }
+                if self.committed(header.producer_id, last) {
+                    Ok(())
+                } else {
+                    Err(None)
+                }
             }
             _ => Err(None),
         })

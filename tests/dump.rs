@@ -39,6 +39,12 @@ impl Expected {
             has_failed: status || complaints.contains("Exception"),
         })
     }
+
+    /// Kafka's tool opens a time index's offset index, too, makes an empty one where there is none
+    /// (the archive has it for that reason), and fails at it. Ours only reads.
+    fn tripped_over_itself(&self) -> bool {
+        self.complaints.iter().any(|it| it.contains("Invalid max index size: -1"))
+    }
 }
 
 /// Complaints about a file each, sorted: their order depends on where the files lie.
@@ -89,6 +95,9 @@ fn check(archive: &Archive) -> usize {
     let mut compared = 0;
     for (name, text) in archive.texts(&root, "dump") {
         let Some(expected) = Expected::parse(&text) else { continue };
+        if expected.tripped_over_itself() {
+            continue;
+        }
         let (out, complaints, has_failed) = dumped(&root.path(), &expected.arguments);
         let place = format!("{}: {name}", archive.name);
         for (number, (ours, kafkas)) in out.lines().zip(expected.out.lines()).enumerate() {

@@ -20,6 +20,7 @@ use crate::units::{BrokerId, Offset, PartitionId, Timestamp, TopicId};
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+const FIRST_DIRTY: &str = "cleaner-offset-checkpoint";
 
 /// The file systems that Linux has put `lost+found` on; not worth a warning.
 const LOST_AND_FOUND: &str = "lost+found";
@@ -112,6 +113,7 @@ pub type PartitionKey = (TopicName, PartitionId);
 pub struct Checkpoints {
     recovery_points: HashMap<PartitionKey, Offset>,
     log_starts: HashMap<PartitionKey, Offset>,
+    first_dirty: HashMap<PartitionKey, Offset>,
 }
 
 impl Checkpoints {
@@ -123,6 +125,11 @@ impl Checkpoints {
     /// First offset of the partition that is still readable, if it lies behind its first segment's.
     pub fn log_start(&self, key: &PartitionKey) -> Option<Offset> {
         self.log_starts.get(key).copied()
+    }
+
+    /// First offset of the partition that the cleaner has not gone over, if it has cleaned any.
+    pub fn first_dirty(&self, key: &PartitionKey) -> Option<Offset> {
+        self.first_dirty.get(key).copied()
     }
 }
 
@@ -147,6 +154,8 @@ pub struct PartitionReport {
     pub recovery_point: Offset,
     /// Log start, when it must be remembered: it lies behind the first segment's base.
     pub log_start: Option<Offset>,
+    /// First offset that the cleaner has not gone over, if it has cleaned any.
+    pub first_dirty: Option<Offset>,
     /// First offset that consumers may not read.
     pub high_watermark: Offset,
 }
@@ -207,6 +216,7 @@ impl DataDirectory {
         Checkpoints {
             recovery_points: self.read_checkpoint(RECOVERY_POINTS),
             log_starts: self.read_checkpoint(LOG_STARTS),
+            first_dirty: self.read_checkpoint(FIRST_DIRTY),
         }
     }
 
@@ -238,7 +248,7 @@ impl DataDirectory {
         Ok(found)
     }
 
-    /// Writes the three checkpoint files for all partitions of the broker.
+    /// Writes the four checkpoint files for all partitions of the broker.
     ///
     /// # Errors
     /// The file that could not be replaced; the old one is still there.
@@ -246,6 +256,7 @@ impl DataDirectory {
         let log_start = |report: &PartitionReport| report.log_start;
         self.write_checkpoint(RECOVERY_POINTS, reports, |report| Some(report.recovery_point))?;
         self.write_checkpoint(LOG_STARTS, reports, log_start)?;
+        self.write_checkpoint(FIRST_DIRTY, reports, |report| report.first_dirty)?;
         self.write_checkpoint(HIGH_WATERMARKS, reports, |report| Some(report.high_watermark))
     }
 

@@ -10,4 +10,6 @@ mod support;
 
 mod case;
 mod golden;
+mod history;
+mod random;
 mod rounds;

@@ -57,11 +57,7 @@ pub fn read(path: &Path, findings: &mut Vec<Finding>) -> Vec<EpochStart> {
 
 /// Batches must carry the epoch that the file says for their offset. A file that says nothing of an
 /// offset can't be held against it: Kafka forgets epochs that ended before the log start.
-pub fn check(
-    log: &Path,
-    changes: &Changes,
-    entries: &[EpochStart],
-) -> Vec<Finding> {
+pub fn check(log: &Path, changes: &Changes, entries: &[EpochStart]) -> Vec<Finding> {
     let mut found = Limited::new(log);
     for &Change { epoch, base, last } in &changes.0 {
         let told = |offset: i64| {
@@ -70,10 +66,13 @@ pub fn check(
         };
         for offset in [base, last] {
             if let Some(expected) = told(offset).filter(|it| 0 <= epoch && *it != epoch) {
-                found.damage(None, format!(
-                    "the batch with offset {offset} carries leader epoch {epoch}, \
+                found.damage(
+                    None,
+                    format!(
+                        "the batch with offset {offset} carries leader epoch {epoch}, \
                      leader-epoch-checkpoint says {expected}"
-                ));
+                    ),
+                );
                 break;
             }
         }

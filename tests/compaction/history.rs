@@ -59,7 +59,9 @@ pub struct History<D> {
     sequence: i32,
     /// Epoch, next sequence, and whether a transaction is open.
     transaction: (i16, i32, bool),
-    /// When a round first went over an offset.
+    /// When a round first found an offset, and when one first went over it. A horizon begins with
+    /// the latter, or earlier: with a segment that is gone over in part.
+    found_at: BTreeMap<u64, i64>,
     cleaned_at: BTreeMap<u64, i64>,
 }
 
@@ -87,6 +89,7 @@ impl<D: Disk> History<D> {
             written: BTreeMap::new(),
             sequence: 0,
             transaction: (0, 0, false),
+            found_at: BTreeMap::new(),
             cleaned_at: BTreeMap::new(),
         }
     }
@@ -238,6 +241,7 @@ impl<D: Disk> History<D> {
             let Stored { offset, key, value, .. } = stored;
             let (known, fate) = &self.written[offset];
             assert_eq!(known, stored, "it reads as it was written");
+            let found = *self.found_at.entry(*offset).or_insert(now);
             let first = *self.cleaned_at.entry(*offset).or_insert(now);
             let is_newest = newest.get(&key[..]) == Some(offset);
             let wanted = match () {
@@ -249,8 +253,9 @@ impl<D: Disk> History<D> {
                 }
                 () if *fate == Fate::Aborted || !is_newest => false,
                 () if value.is_some() => true,
-                // Once a tombstone has been seen by a round, its time begins.
-                () => now < first + DELETE_RETENTION_MS,
+                () if now < found + DELETE_RETENTION_MS => true,
+                () if first + DELETE_RETENTION_MS <= now => false,
+                () => is_left(stored),
             };
             assert_eq!(is_left(stored), wanted, "{stored:?}, {fate:?}, up to {to}, now {now}");
         }

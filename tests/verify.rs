@@ -2,13 +2,13 @@
 //! Kafka left, and every bit that is flipped in them is.
 
 mod support {
-    pub mod golden;
+    pub mod archives;
 }
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::golden::Archive;
+use support::archives::Archive;
 use uringlog::cli::verify::{self, Verdict, VerifyOptions};
 
 fn verify(directory: &Path) -> (Verdict, String) {

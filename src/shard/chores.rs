@@ -118,7 +118,10 @@ impl Core {
             if due.is_none_or(|due| now < due) {
                 continue;
             }
-            if let Some(plan) = cell.housekeeping_plan(now) {
+            if cell.log.borrow().is_cleaning() {
+                // A look must not put a second slice before the turn that appends wait for.
+                self.want_house(&cell);
+            } else if let Some(plan) = cell.housekeeping_plan(now) {
                 self.submit(plan);
             }
             // A sync that flush.ms asks for goes through the append lane.
@@ -140,7 +143,10 @@ impl Core {
     /// afterwards, and everybody else has waited for it.
     fn go_on_keeping(&self, now: Timestamp) {
         let next = self.house.due.borrow_mut().pop_front();
-        if let Some(plan) = next.and_then(|cell| cell.housekeeping_plan(now)) {
+        if let Some((cell, plan)) =
+            next.and_then(|it| Some((it.clone(), it.housekeeping_plan(now)?)))
+        {
+            self.note_slice(&cell, self.is_dirty());
             self.submit(plan);
             self.enter_and_reap();
         }

@@ -88,6 +88,15 @@ impl CleanerOptions {
 pub(crate) struct Cleaner {
     round: RefCell<Option<UnderWay>>,
     not_before: Cell<Option<Instant>>,
+    /// Slices that began since the appends that wait now began to wait.
+    turn_slices: Cell<u64>,
+}
+
+impl Cleaner {
+    /// The first append of a turn begins to wait.
+    pub fn turn_begins(&self) {
+        self.turn_slices.set(0);
+    }
 }
 
 struct UnderWay {
@@ -119,6 +128,23 @@ impl Core {
                 self.cleaner.not_before.set(Instant::now().checked_add(pause));
             }
         }
+    }
+
+    /// A plan of the housekeeping lane begins. If it is a slice of a round and appends are waiting,
+    /// it is counted: they wait for one slice at most.
+    pub fn note_slice(&self, cell: &PartitionCell, do_appends_wait: bool) {
+        if !do_appends_wait || !cell.log.borrow().is_cleaning() {
+            return;
+        }
+        let slices = self.cleaner.turn_slices.get() + 1;
+        self.cleaner.turn_slices.set(slices);
+        let most = &self.stats.cleaner_turn_slices_max;
+        most.set(most.get().max(slices));
+    }
+
+    /// Forgets a first dirty offset that lies outside of the log, before the log grows past it.
+    pub fn check_first_dirty(&self, cell: &PartitionCell, now: Timestamp) {
+        let _ = self.cleanable(cell, now);
     }
 
     /// Whether a round is under way. One that waits until the commit journal has passed what it has

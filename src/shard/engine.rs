@@ -412,8 +412,14 @@ impl Core {
         let mut dirty = self.dirty.borrow_mut();
         dirty.push(cell.clone());
         if dirty.len() == 1 {
+            self.cleaner.turn_begins();
             self.turn.notify_one();
         }
+    }
+
+    /// Whether appends wait for the end of this turn.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.borrow().is_empty()
     }
 
     /// The flusher has something to do at the end of this turn.

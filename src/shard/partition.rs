@@ -302,6 +302,7 @@ impl Partition {
     /// Takes what `cleaner-offset-checkpoint` says.
     pub fn set_first_dirty(&self, first_dirty: Option<Offset>) {
         self.cell.log.borrow_mut().set_first_dirty(first_dirty);
+        self.core.check_first_dirty(&self.cell, now());
     }
 
     /// New settings from now on.

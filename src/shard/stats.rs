@@ -169,6 +169,8 @@ stats! {
         cleaner_max_dirty_percent,
         #[doc = "How full the last round's map of keys was."]
         cleaner_map_percent,
+        #[doc = "Most slices of cleaning that began while appends waited for their turn."]
+        cleaner_turn_slices_max,
     }
     stages {
         #[doc = "From a whole Produce frame to its batches being appended."]

@@ -124,11 +124,13 @@ fn cut(seed: u64, steps: u64) -> Option<(History<SimDisk>, Seen)> {
     None
 }
 
+/// Starts again after a crash; adds the kinds of names that it found.
 fn recover(
     mut history: History<SimDisk>,
     end: End,
-    first_dirty: Option<Offset>,
+    found: &mut BTreeSet<String>,
 ) -> History<SimDisk> {
+    let first_dirty = history.store.log.first_dirty();
     let cursors = history.store.log.cursors();
     // The checkpoint is as old as it likes.
     let recovery_point = (history.random.below(2) == 0).then_some(cursors.recovery_point);
@@ -140,6 +142,7 @@ fn recover(
     let now = history.store.now;
     let spec = spec(Path::new(ROOT), config(Durability::Device));
     let mut disk = over(history.store.disk);
+    found.extend(names(&mut disk).iter().filter_map(|name| kind(name)));
     for _ in 0..history.random.below(3) {
         disk.crash_after_steps(history.random.below(60));
         if let Err(error) = PartitionLog::open(&mut disk, spec.clone(), how, now) {
@@ -162,13 +165,12 @@ fn cleaned(seed: u64) -> Vec<Stored> {
     history.read()
 }
 
-fn check(seed: u64, end: End) -> u64 {
+fn check(seed: u64, end: End, found: &mut BTreeSet<String>) -> u64 {
     let left = cleaned(seed);
     let mut steps = 0;
     while let Some((history, before)) = cut(seed, steps) {
         let context = format!("seed {seed}, {end:?}, step {steps}");
-        let first_dirty = history.store.log.first_dirty();
-        let mut history = recover(history, end, first_dirty);
+        let mut history = recover(history, end, found);
         let after = look(&mut history);
         assert_eq!(after.end, before.end, "{context}");
         assert_eq!(after.sequences, before.sequences, "{context}");
@@ -188,26 +190,48 @@ fn check(seed: u64, end: End) -> u64 {
     steps
 }
 
+fn names(disk: &mut SimDisk) -> BTreeSet<String> {
+    let directory = Path::new(ROOT).join("topic-0");
+    let listed = disk.list(&directory).expect("it is there");
+    listed.into_iter().map(|entry| entry.name).collect()
+}
+
+/// What a name has behind its offset, if only a round, or a deletion, makes such names.
+fn kind(name: &str) -> Option<String> {
+    let is_left = [".cleaned", ".swap", ".deleted"].iter().any(|it| name.ends_with(it));
+    is_left.then(|| name.trim_start_matches(|it: char| it.is_ascii_digit()).to_owned())
+}
+
 /// Nothing of a round is left behind.
 fn check_names(history: &mut History<SimDisk>, context: &str) {
-    let directory = Path::new(ROOT).join("topic-0");
-    let listed = history.store.disk.list(&directory).expect("it is there");
-    let names: BTreeSet<String> = listed.into_iter().map(|entry| entry.name).collect();
-    let is_left =
-        |name: &&String| [".cleaned", ".swap", ".deleted"].iter().any(|it| name.ends_with(it));
-    assert_eq!(names.iter().find(is_left), None, "{context}");
+    let names = names(&mut history.store.disk);
+    assert_eq!(names.iter().find(|name| kind(name).is_some()), None, "{context}");
+}
+
+/// Whether crashes left every name that a round gives a file.
+fn check_kinds(found: &BTreeSet<String>) {
+    for suffix in [".cleaned", ".swap", ".deleted"] {
+        for kind in [".log", ".index", ".timeindex", ".txnindex"] {
+            assert!(found.contains(&format!("{kind}{suffix}")), "{kind}{suffix} of {found:?}");
+        }
+    }
+    assert!(found.contains(".snapshot.deleted"), "{found:?}");
 }
 
 /// Item 85: a crash at every step of a round, and again while recovering from it.
 #[test]
 fn item_85_a_kill_at_any_step_of_a_round_loses_nothing() {
-    let steps: u64 = (1..=3).map(|seed| check(seed, End::Kill)).sum();
+    let mut found = BTreeSet::new();
+    let steps: u64 = (1..=3).map(|seed| check(seed, End::Kill, &mut found)).sum();
     assert!(200 < steps, "{steps} steps");
+    check_kinds(&found);
 }
 
 /// The same with what was not synced lost, or part of it.
 #[test]
 fn item_85_a_power_cut_at_any_step_of_a_round_loses_nothing() {
-    let steps: u64 = (4..=6).map(|seed| check(seed, End::PowerCut)).sum();
+    let mut found = BTreeSet::new();
+    let steps: u64 = (4..=6).map(|seed| check(seed, End::PowerCut, &mut found)).sum();
     assert!(200 < steps, "{steps} steps");
+    check_kinds(&found);
 }

@@ -253,8 +253,8 @@ pub const SERVER: &[Setting] = &[
         "log.cleaner.enable",
         Kind::Boolean,
         Some("true"),
-        "Whether compacted topics are compacted. Without it their old segments are deleted like \
-         those of other topics (Kafka: never).",
+        "Whether compacted topics are compacted. Without it those with compact,delete still lose \
+         what is too old (Kafka: not).",
     ),
     of(
         "log.cleaner.threads",

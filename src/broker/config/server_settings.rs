@@ -260,14 +260,14 @@ pub const SERVER: &[Setting] = &[
         "log.cleaner.threads",
         Kind::INT_NOT_NEGATIVE,
         Some("1"),
-        "Each shard has one cleaner, whatever the number; 0 is the same as log.cleaner.enable=false.",
+        "Each shard has one cleaner, whatever the number; 0: log.cleaner.enable=false.",
     ),
     of(
         "log.cleaner.dedupe.buffer.size",
         Kind::Long((1 << 20) + 1, i64::MAX),
         Some("134217728"),
-        "Memory for the newest offsets of keys while a log is cleaned, 24 bytes each, shared out to \
-         the shards. A dirty part with more keys takes several rounds.",
+        "Memory for the newest offsets of keys while a log is cleaned, 24 bytes each, shared out \
+         to the shards. A dirty part with more keys takes several rounds.",
     ),
     of(
         "log.cleaner.io.buffer.size",
@@ -310,8 +310,8 @@ pub const SERVER: &[Setting] = &[
         "log.cleaner.max.compaction.lag.ms",
         Kind::LONG_POSITIVE,
         NEVER,
-        "Age, by timestamps, at which segments of compacted topics are rolled, and compacted however \
-         small the dirty part is.",
+        "Age, by timestamps, at which segments of compacted topics are rolled, and compacted \
+         however small the dirty part is.",
     ),
     of(
         "log.cleaner.min.cleanable.ratio",

@@ -236,11 +236,11 @@ fn aligned_ends_are_batch_starts() {
     for segment in [0, store.log.segments().last().expect("one").base.0] {
         let slice = store.locate(Offset(segment)).expect("there");
         for limit in 0..slice.end.0 + 10 {
-            let end = store.log.align_end(slice.segment, slice.at, Position(limit));
+            let end = store.log.align_end(&slice, slice.at, Position(limit));
             assert!(end.0.is_multiple_of(size), "{limit} -> {end}");
             assert!(end <= Position(limit).max(slice.at));
         }
-        assert_eq!(store.log.align_end(slice.segment, slice.at, slice.end), slice.end);
+        assert_eq!(store.log.align_end(&slice, slice.at, slice.end), slice.end);
     }
 }
 

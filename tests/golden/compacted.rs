@@ -9,15 +9,14 @@ use std::sync::Arc;
 use uringlog::broker::config::{ServerConfig, TopicConfigs};
 use uringlog::disk::plain::PlainDisk;
 use uringlog::disk::{Disk, Plan};
-use uringlog::format::batch::{BatchHeader, HEADER_BYTES, RecordBatch};
+use uringlog::format::batch::{BatchHeader, Codec, HEADER_BYTES, RecordBatch};
 use uringlog::format::record::RecordsIter;
 use uringlog::format::{checkpoint, codec};
 use uringlog::log::producers::Marker;
 use uringlog::log::{LogConfig, LogSpec, Opening, PartitionLog};
 use uringlog::units::{ByteCount, LeaderEpoch, Offset, Timestamp, TopicId};
 
-use crate::archives::Archive;
-use crate::case::{Event, History, files, histories};
+use crate::compacted_case::{Event, History, files, histories};
 use crate::rounds::{self, MEMORY};
 
 const FILES_MAX: usize = 1_000;
@@ -39,23 +38,19 @@ struct Replay {
     _directory: tempfile::TempDir,
 }
 
-#[test]
-fn passes_leave_the_files_that_kafkas_left() {
-    let archive = Archive::all().into_iter().find(|it| it.name == "compaction");
-    let root = archive.expect("it is in the repository").unpack();
+/// Repeats every topic of a case; returns how many files were compared, and what differs.
+pub fn repeat_case(root: &Path) -> (usize, Vec<String>) {
     let (mut files, mut repacked, mut differences) = (0, 0, Vec::new());
-    for history in histories(&root.path()) {
-        let topic = history.topic.clone();
+    for history in histories(root) {
         let replay = repeat(history);
-        let of_codecs = topic == "cz";
-        assert!(of_codecs || replay.repacked == 0, "{topic}: nothing is packed");
         files += replay.files;
         repacked += replay.repacked;
         differences.extend(replay.differences);
     }
-    println!("{files} files compared, {repacked} packed otherwise, {} differ", differences.len());
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
-    assert!(500 < files, "only {files} files");
+    if repacked != 0 {
+        println!("  {repacked} of them hold the same records packed by another compressor");
+    }
+    (files, differences)
 }
 
 fn repeat(history: History) -> Replay {
@@ -212,7 +207,7 @@ impl Replay {
             self.files += 1;
             match ours.get(name) {
                 None => self.differences.push(format!("{place}/{name}: not there")),
-                Some(found) if found != bytes && unpacked(found) == unpacked(bytes) => {
+                Some(found) if found != bytes && is_repacked(found, bytes) => {
                     self.repacked += 1;
                 }
                 Some(found) if found != bytes => {
@@ -237,20 +232,25 @@ impl Replay {
     }
 }
 
-/// The batches of a `.log`, records unpacked, without what depends on the packing; `None` for other
-/// files.
+fn is_repacked(ours: &[u8], theirs: &[u8]) -> bool {
+    unpacked(ours).is_some_and(|it| Some(it) == unpacked(theirs))
+}
+
+/// The batches of a `.log`, records unpacked, without what depends on the packing; `None` where
+/// nothing is packed.
 fn unpacked(bytes: &[u8]) -> Option<Vec<(BatchHeader, Vec<u8>)>> {
-    let (mut rest, mut batches) = (bytes, Vec::new());
+    let (mut rest, mut batches, mut is_packed) = (bytes, Vec::new(), false);
     while !rest.is_empty() {
         let header = BatchHeader::decode(rest).ok()?;
         let size = usize::try_from(header.size.0).expect("small");
         let packed = &rest[HEADER_BYTES..size];
         let codec = header.codec().expect("Kafka's");
         let records = codec::decompress(codec, packed, ByteCount(1 << 20)).expect("Kafka's");
+        is_packed |= codec != Codec::None;
         batches.push((BatchHeader { size: ByteCount(0), crc: 0, ..header }, records.to_vec()));
         rest = &rest[size..];
     }
-    Some(batches)
+    is_packed.then_some(batches)
 }
 
 /// What a transaction coordinator asked for, if the batch is its marker.

@@ -92,10 +92,8 @@ const OFFSET_COMMIT_TOPIC: &[Field] = &[
     field("name", Kind::Text, 0),
     field("partitions", Kind::Array(&Kind::Struct(OFFSET_COMMIT_PARTITION)), 0),
 ];
-const OFFSET_COMMIT_PARTITION: &[Field] = &[
-    field("partition index", INT32, 0),
-    field("error code", INT16, 0),
-];
+const OFFSET_COMMIT_PARTITION: &[Field] =
+    &[field("partition index", INT32, 0), field("error code", INT16, 0)];
 
 const OFFSET_FETCH_ANSWER: &[Field] = &[
     field("throttle time", INT32, 3),
@@ -166,10 +164,8 @@ const JOIN_GROUP_MEMBER: &[Field] = &[
     field("metadata", Kind::Blob, 0),
 ];
 
-const HEARTBEAT_ANSWER: &[Field] = &[
-    field("throttle time", INT32, 1),
-    field("error code", INT16, 0),
-];
+const HEARTBEAT_ANSWER: &[Field] =
+    &[field("throttle time", INT32, 1), field("error code", INT16, 0)];
 
 const LEAVE_GROUP_ANSWER: &[Field] = &[
     field("throttle time", INT32, 1),
@@ -276,10 +272,8 @@ const DELETE_GROUPS_ANSWER: &[Field] = &[
     field("throttle time", INT32, 0),
     field("results", Kind::Array(&Kind::Struct(DELETE_GROUPS_RESULT)), 0),
 ];
-const DELETE_GROUPS_RESULT: &[Field] = &[
-    field("group id", Kind::Text, 0),
-    field("error code", INT16, 0),
-];
+const DELETE_GROUPS_RESULT: &[Field] =
+    &[field("group id", Kind::Text, 0), field("error code", INT16, 0)];
 
 const INCREMENTAL_ALTER_CONFIGS_ANSWER: &[Field] = &[
     field("throttle time", INT32, 0),
@@ -301,10 +295,8 @@ const OFFSET_DELETE_TOPIC: &[Field] = &[
     field("name", Kind::Text, 0),
     field("partitions", Kind::Array(&Kind::Struct(OFFSET_DELETE_PARTITION)), 0),
 ];
-const OFFSET_DELETE_PARTITION: &[Field] = &[
-    field("partition index", INT32, 0),
-    field("error code", INT16, 0),
-];
+const OFFSET_DELETE_PARTITION: &[Field] =
+    &[field("partition index", INT32, 0), field("error code", INT16, 0)];
 
 const DESCRIBE_CLUSTER_ANSWER: &[Field] = &[
     field("throttle time", INT32, 0),
@@ -352,9 +344,8 @@ const CONSUMER_GROUP_MEMBER: &[Field] = &[
     field("target assignment", Kind::Struct(CONSUMER_GROUP_ASSIGNMENT), 0),
     field("member type", INT8, 1),
 ];
-const CONSUMER_GROUP_ASSIGNMENT: &[Field] = &[
-    field("topic partitions", Kind::Array(&Kind::Struct(CONSUMER_GROUP_PARTITIONS)), 0),
-];
+const CONSUMER_GROUP_ASSIGNMENT: &[Field] =
+    &[field("topic partitions", Kind::Array(&Kind::Struct(CONSUMER_GROUP_PARTITIONS)), 0)];
 const CONSUMER_GROUP_PARTITIONS: &[Field] = &[
     field("topic id", UUID, 0),
     field("topic name", Kind::Text, 0),

@@ -287,11 +287,14 @@ impl Client {
     }
 
     /// Tries until there is success, a failure that no other try can mend, or no time left.
-    pub(super) async fn retried<T>(
+    pub(super) async fn retried<T, F>(
         &self,
         what: String,
-        attempt: impl AsyncFn() -> Result<T, ClientError>,
-    ) -> Result<T, ClientError> {
+        attempt: impl Fn() -> F,
+    ) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
         let mut tries = self.tries(what);
         loop {
             match tries.limited(attempt()).await {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::ApiVersionsRequest;
-use kafka_protocol::protocol::{Decodable as _, Encodable as _, Request};
+use kafka_protocol::protocol::{Decodable, Request};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -24,8 +24,8 @@ use crate::wire::StrBytes;
 use crate::wire::control::{self, Answer, Ask};
 use crate::wire::error::WireError;
 use crate::wire::frame::{FRAME_BYTES_MAX, RequestHeader, SIZE_BYTES, frame_size};
-use crate::wire::read::Reader;
 use crate::wire::guard;
+use crate::wire::read::Reader;
 use crate::wire::versions::api;
 
 /// Highest version of Produce and Fetch that this client sends: the newer ones name topics by id.

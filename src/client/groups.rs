@@ -121,7 +121,7 @@ impl Client {
     /// [`ClientError`]; that there is no coordinator (yet) is tried again until time is up.
     pub async fn coordinator(&self, group: &str) -> Result<Connection, ClientError> {
         let what = format!("looking for the coordinator of group {group:?}");
-        self.retried(what, async || self.try_coordinator(group).await).await
+        self.retried(what, move || self.try_coordinator(group)).await
     }
 
     pub(super) async fn try_coordinator(&self, group: &str) -> Result<Connection, ClientError> {
@@ -175,7 +175,7 @@ impl Client {
         group: &str,
     ) -> Result<Option<GroupDescription>, ClientError> {
         let what = format!("describing group {group:?}");
-        self.retried(what, async || self.try_describe_group(group).await).await
+        self.retried(what, move || self.try_describe_group(group)).await
     }
 
     async fn try_describe_group(
@@ -215,7 +215,7 @@ impl Client {
     /// [`ClientError`].
     pub async fn committed_offsets(&self, group: &str) -> Result<Vec<Committed>, ClientError> {
         let what = format!("asking for the offsets of group {group:?}");
-        self.retried(what, async || self.try_committed_offsets(group, None).await).await
+        self.retried(what, move || self.try_committed_offsets(group, None)).await
     }
 
     /// What the group has committed of these partitions.
@@ -228,7 +228,7 @@ impl Client {
         wanted: &[TopicPartition],
     ) -> Result<Vec<Committed>, ClientError> {
         let what = format!("asking for the offsets of group {group:?}");
-        self.retried(what, async || self.try_committed_offsets(group, Some(wanted)).await).await
+        self.retried(what, move || self.try_committed_offsets(group, Some(wanted))).await
     }
 
     async fn try_committed_offsets(
@@ -271,11 +271,12 @@ impl Client {
             .with_group_id(group_id(group))
             .with_generation_id_or_member_epoch(-1)
             .with_topics(commit_topics(offsets));
-        self.retried(what, async || {
+        let request = &request;
+        let attempt = move || async move {
             let connection = self.try_coordinator(group).await?;
-            check_commit(group, connection.ask(&request).await?)
-        })
-        .await
+            check_commit(group, connection.ask(request).await?)
+        };
+        self.retried(what, attempt).await
     }
 
     /// Forgets what the group has committed of these partitions; which of them were refused, and
@@ -305,9 +306,7 @@ impl Client {
         ClientError::check(answer.error_code, || format!("delete offsets of group {group:?}"))?;
         let results = answer.topics.iter().flat_map(|topic| {
             let each = topic.partitions.iter();
-            each.map(|one| {
-                (TopicPartition::new(&topic.name, one.partition_index), one.error_code)
-            })
+            each.map(|one| (TopicPartition::new(&topic.name, one.partition_index), one.error_code))
         });
         Ok(results.collect())
     }
@@ -469,10 +468,8 @@ mod tests {
             metadata: String::new(),
         };
         let topics = commit_topics(&[one("a", 0, 5), one("a", 1, 6), one("b", 0, 7)]);
-        let found: Vec<_> = topics
-            .iter()
-            .map(|topic| (topic.name.to_string(), topic.partitions.len()))
-            .collect();
+        let found: Vec<_> =
+            topics.iter().map(|topic| (topic.name.to_string(), topic.partitions.len())).collect();
         assert_eq!(found, [("a".to_owned(), 2), ("b".to_owned(), 1)]);
         assert_eq!(topics[1].partitions[0].committed_offset, 7);
     }
@@ -485,8 +482,7 @@ mod tests {
         let topic = fetched::OffsetFetchResponseTopic::default()
             .with_name(TopicName(text("t")))
             .with_partitions(vec![old]);
-        let (code, old) =
-            read_committed(OffsetFetchResponse::default().with_topics(vec![topic]));
+        let (code, old) = read_committed(OffsetFetchResponse::default().with_topics(vec![topic]));
         let new = fetched::OffsetFetchResponsePartitions::default()
             .with_partition_index(3)
             .with_committed_offset(9)
@@ -495,8 +491,7 @@ mod tests {
             .with_name(TopicName(text("t")))
             .with_partitions(vec![new]);
         let group = fetched::OffsetFetchResponseGroup::default().with_topics(vec![topic]);
-        let (later, new) =
-            read_committed(OffsetFetchResponse::default().with_groups(vec![group]));
+        let (later, new) = read_committed(OffsetFetchResponse::default().with_groups(vec![group]));
         assert_eq!((code, later), (0, 88));
         assert_eq!(old, new);
         assert_eq!((old[0].at.clone(), old[0].offset), (TopicPartition::new("t", 3), 9));

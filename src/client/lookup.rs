@@ -44,7 +44,7 @@ impl Client {
         asker: Asker,
     ) -> Result<Vec<Lookup>, ClientError> {
         let what = "looking for offsets".to_owned();
-        self.retried(what, async || self.try_lookup_offsets(wanted, target, asker).await).await
+        self.retried(what, move || self.try_lookup_offsets(wanted, target, asker)).await
     }
 
     async fn try_lookup_offsets(

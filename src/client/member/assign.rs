@@ -93,8 +93,7 @@ fn range(subscribers: &[&Subscriber], counts: &BTreeMap<String, i32>) -> Assignm
     let mut assignment = nothing(subscribers);
     let topics: BTreeSet<&String> = subscribers.iter().flat_map(|one| &one.topics).collect();
     for topic in topics {
-        let readers: Vec<_> =
-            subscribers.iter().filter(|one| one.topics.contains(topic)).collect();
+        let readers: Vec<_> = subscribers.iter().filter(|one| one.topics.contains(topic)).collect();
         let count = counts.get(topic).copied().unwrap_or(0);
         let members = i32::try_from(readers.len()).unwrap_or(i32::MAX);
         let (each, more) = (count / members, count % members);
@@ -182,17 +181,13 @@ fn even_out(subscribers: &[&Subscriber], assignment: &mut Assignment) {
 
 /// A partition that somebody with at least two fewer wants too: its holder, its place there, the
 /// other.
-fn uneven(
-    subscribers: &[&Subscriber],
-    assignment: &Assignment,
-) -> Option<(String, usize, String)> {
+fn uneven(subscribers: &[&Subscriber], assignment: &Assignment) -> Option<(String, usize, String)> {
     let load = |one: &Subscriber| assignment[&one.id].len();
     let mut by_load: Vec<&&Subscriber> = subscribers.iter().collect();
     by_load.sort_by_key(|one| load(one));
     for from in by_load.iter().rev() {
         for to in by_load.iter().take_while(|to| load(to) + 1 < load(from)) {
-            let place =
-                assignment[&from.id].iter().rposition(|one| to.topics.contains(&one.topic));
+            let place = assignment[&from.id].iter().rposition(|one| to.topics.contains(&one.topic));
             if let Some(at) = place {
                 return Some((from.id.clone(), at, to.id.clone()));
             }
@@ -300,8 +295,7 @@ mod tests {
             for count in 0..9 {
                 let each = |index: i32| member(&format!("m{index}"), &["t"], &[]);
                 let subscribers: Vec<_> = (0..members).map(each).collect();
-                for assignor in
-                    [Assignor::Range, Assignor::RoundRobin, Assignor::CooperativeSticky]
+                for assignor in [Assignor::Range, Assignor::RoundRobin, Assignor::CooperativeSticky]
                 {
                     let given = assign(assignor, &subscribers, &counts(&[("t", count)]));
                     let mut all: Vec<_> = given.values().flatten().collect();

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use bytes::{Buf, Bytes, BytesMut};
+use kafka_protocol::messages::TopicName;
 use kafka_protocol::messages::consumer_protocol_assignment::{
     ConsumerProtocolAssignment, TopicPartition as AssignedTopic,
 };
 use kafka_protocol::messages::consumer_protocol_subscription::{
     ConsumerProtocolSubscription, TopicPartition as OwnedTopic,
 };
-use kafka_protocol::messages::TopicName;
 use kafka_protocol::protocol::{Decodable, Encodable};
 
 use super::assign::Subscriber;
@@ -39,11 +39,7 @@ const ASSIGNMENT: &[Field] = &[
 const PARTITIONS: &[Field] = &[field("topic", Kind::Text, 0), field("partitions", INT32S, 0)];
 
 /// What a member says of itself when it joins.
-pub fn write_subscription(
-    topics: &[String],
-    owned: &[TopicPartition],
-    generation: i32,
-) -> Bytes {
+pub fn write_subscription(topics: &[String], owned: &[TopicPartition], generation: i32) -> Bytes {
     let mut topics: Vec<_> = topics.iter().cloned().map(StrBytes::from_string).collect();
     topics.sort();
     let owned = by_topic(owned).into_iter().map(|(topic, partitions)| {

@@ -37,7 +37,10 @@ impl Cursor {
 /// Batches of one partition.
 #[derive(Debug)]
 pub(super) struct Chunk {
+    /// As it was before.
     pub cursor: Cursor,
+    /// First offset behind it.
+    pub next: i64,
     pub records: Bytes,
 }
 
@@ -108,17 +111,17 @@ fn advance(cursor: &mut Cursor, fetched: Fetched) -> Result<Option<Chunk>, Clien
         cursor.next = cursor.next.max(last.saturating_add(1));
     }
     let has_more = cursor.next > before.next;
-    Ok(has_more.then_some(Chunk { cursor: before, records: fetched.records }))
+    Ok(has_more.then_some(Chunk { cursor: before, next: cursor.next, records: fetched.records }))
 }
 
 /// The whole batches of an answer; one that is cut at its end is left for the next answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Batches<'a> {
+pub(in crate::cli) struct Batches<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Batches<'a> {
-    pub(super) fn new(records: &'a [u8]) -> Batches<'a> {
+    pub(in crate::cli) fn new(records: &'a [u8]) -> Batches<'a> {
         Batches { rest: records }
     }
 }

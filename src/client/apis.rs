@@ -361,7 +361,10 @@ mod tests {
         for one in CALLED {
             let key = kafka_protocol::messages::ApiKey::try_from(one.range.key).expect("known");
             let theirs = key.valid_versions();
-            assert_eq!((one.range.min, one.range.max), (theirs.min, theirs.max), "{key:?}");
+            assert_eq!(one.range.min, theirs.min, "{key:?}");
+            // Versions that name topics by id are not for a client that has names.
+            let by_id = [8, 9].contains(&one.range.key);
+            assert_eq!(one.range.max, if by_id { 9 } else { theirs.max }, "{key:?}");
             assert_eq!(format!("{key:?}"), one.range.name);
             for version in theirs.min..=theirs.max {
                 let flexible = one.range.is_flexible(version);

@@ -101,7 +101,8 @@ mod tests {
         assert_eq!(open.action(MS(5), 6), Action::Wait(MS(11)));
         // Behind schedule: full batches, one after the other.
         assert_eq!(open.action(MS(100), 6), Action::Send(10));
-        assert_eq!(open.action(MS(100), 96), Action::Send(5));
+        assert_eq!(open.action(MS(100), 96), Action::Wait(MS(101)));
+        assert_eq!(open.action(MS(101), 96), Action::Send(6));
         assert_eq!(open.action(MS(5_000), 1_000), Action::Done);
         // A patient one waits until the batch is full.
         let patient = Schedule { linger: MS(50), ..open };

@@ -213,7 +213,7 @@ mod tests {
             Lag { reader: Some(("m-1".to_owned(), "h".to_owned())), ..lag(5, Some(40), 100) };
         let groups = [(group, vec![read, Lag { partition: 1, ..lag(0, None, 7) }])];
         let expected = "GROUP  TOPIC  PARTITION  LOG-START  COMMITTED  POSITION  HIGH-WATERMARK  LOG-END  LAG  MEMBER  HOST
-g      t              0          5         40         -             100      101   60  m-1     10.0.0.1
+g      t              0          5         40         -             100      101   60  m-1     h
 g      t              1          0          -         -               7        8    -  -       -
 ";
         assert_eq!(table(&groups).render(false, false), expected);

@@ -9,7 +9,8 @@ use super::command::CommandError;
 use super::output::{self, Cell, Output, Table, Tone, left, right};
 use crate::client::apis::api_name;
 use crate::client::{
-    Client, ClientError, ClientOptions, ClusterDescription, Feature, LogDirectory, features,
+    Client, ClientError, ClientOptions, ClusterDescription, Feature, LogDirectory, Node,
+    TopicPartition, features,
 };
 
 /// Runs the command.
@@ -78,7 +79,11 @@ fn brokers_table(cluster: &ClusterDescription) -> Table {
 }
 
 fn cluster_json(cluster: &ClusterDescription) -> Value {
-    let broker = |one: &crate::client::Node| json!({"id": one.id, "address": one.address, "rack": one.rack, "fenced": one.fenced});
+    let broker = |one: &Node| {
+        json!({
+            "id": one.id, "address": one.address, "rack": one.rack, "fenced": one.fenced,
+        })
+    };
     json!({
         "cluster_id": cluster.id,
         "controller": cluster.controller,
@@ -123,7 +128,11 @@ fn apis_table(apis: &[(i16, i16, i16)]) -> Table {
 }
 
 fn apis_json(apis: &[(i16, i16, i16)]) -> Value {
-    let api = |(key, min, max): &(i16, i16, i16)| json!({"key": key, "api": api_name(*key), "min": min, "max": max});
+    let api = |(key, min, max): &(i16, i16, i16)| {
+        json!({
+            "key": key, "api": api_name(*key), "min": min, "max": max,
+        })
+    };
     apis.iter().map(api).collect()
 }
 
@@ -202,7 +211,11 @@ fn sizes_table(found: &Found) -> Table {
 fn dirs_json(found: &Found) -> Value {
     let known = |bytes: i64| Some(bytes).filter(|bytes| *bytes >= 0);
     let directory = |(broker, one): &(i32, LogDirectory)| {
-        let partition = |(at, size): &(crate::client::TopicPartition, i64)| json!({"topic": at.topic, "partition": at.partition, "bytes": size});
+        let partition = |(at, size): &(TopicPartition, i64)| {
+            json!({
+                "topic": at.topic, "partition": at.partition, "bytes": size,
+            })
+        };
         json!({
             "broker": broker,
             "directory": one.path,
@@ -218,7 +231,6 @@ fn dirs_json(found: &Found) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::{Node, TopicPartition};
 
     #[test]
     fn brokers_and_the_controller() {

@@ -61,7 +61,8 @@ fn consume(consume: args::Consume) -> Result<(), CommandError> {
         AssignorChoice::RoundRobin => Assignor::RoundRobin,
         AssignorChoice::CooperativeSticky => Assignor::CooperativeSticky,
     });
-    let instance = consume.instance;
+    let (instance, shows_lag) = (consume.instance, consume.lag);
+    let group = consume.group;
     let options = consume::ConsumeOptions {
         bootstrap: consume.server.bootstrap,
         topic: consume.topic.to_string(),
@@ -71,7 +72,7 @@ fn consume(consume: args::Consume) -> Result<(), CommandError> {
         count: consume.count,
         follow: consume.follow,
         style,
-        group: consume.group.map(|id| consume::GroupOptions { id, assignor, instance }),
+        group: group.map(|id| consume::GroupOptions { id, assignor, instance, shows_lag }),
     };
     command::run(async move { consume::run(&options, &mut io::stdout().lock()).await })
 }

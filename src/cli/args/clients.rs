@@ -279,6 +279,10 @@ pub struct Consume {
     /// A name of its own in the group (static membership).
     #[arg(long, value_name = "NAME", requires = "group")]
     pub instance: Option<String>,
+    /// Show on standard error, with each commit, the log start, committed offset, position, high
+    /// watermark, log end and lag of each partition of the group.
+    #[arg(long, requires = "group")]
+    pub lag: bool,
     /// What is printed of a record, in kcat's tokens: %s value, %k key, %h headers, %t topic,
     /// %p partition, %o offset, %T timestamp, \\n newline; and %U for the time in UTC.
     #[arg(long, default_value = record_format::DEFAULT, value_parser = parse_format)]

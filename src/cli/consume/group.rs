@@ -15,6 +15,7 @@ use super::print::Printer;
 use super::reading::Reading;
 use super::{ConsumeOptions, GroupOptions, end, start_one};
 use crate::cli::command::{CommandError, Interrupt};
+use crate::cli::group::lag;
 use crate::cli::output::say;
 use crate::cli::topic;
 use crate::client::member::decide::{Verdict, verdict};
@@ -72,9 +73,13 @@ pub(super) async fn run<W: Write>(
         (Ok(()), Err(error)) => Err(error),
         (Err(_), _) => Ok(()),
     };
+    let shown = match committed {
+        Ok(()) => reader.show_lag().await,
+        Err(error) => Err(error),
+    };
     let left = member.leave().await;
     read?;
-    committed?;
+    shown?;
     Ok(left?)
 }
 
@@ -97,6 +102,7 @@ impl Reader<'_> {
                 () = tokio::time::sleep_until(due) => {
                     printer.flush()?;
                     self.commit(member).await?;
+                    self.show_lag().await?;
                     due = Instant::now() + COMMIT_PAUSE;
                 }
                 chunk = next(&mut self.reading) => match chunk? {
@@ -204,6 +210,22 @@ impl Reader<'_> {
             ends.insert(at.partition, found?.offset);
         }
         Ok(ends)
+    }
+
+    /// Says how far the group is, with the positions of this member, if that is wanted.
+    async fn show_lag(&self) -> Result<(), CommandError> {
+        let Own { client, options, group } = &self.own;
+        if !group.shows_lag {
+            return Ok(());
+        }
+        // It is gone when this member was its last one and has been put out.
+        let Some(found) = client.describe_group(&group.id).await? else { return Ok(()) };
+        let mut lags = lag::lags(client, &found).await?;
+        for one in lags.iter_mut().filter(|one| one.topic == options.topic) {
+            one.position = self.positions.get(&one.partition).map(|it| it.next);
+        }
+        say(lag::table(&[(found, lags)]).render(false, false).trim_end());
+        Ok(())
     }
 
     /// Commits what was printed since the last time. A group that is being rebalanced takes it

@@ -58,6 +58,8 @@ pub struct GroupOptions {
     pub assignor: Option<Assignor>,
     /// A name of its own in the group.
     pub instance: Option<String>,
+    /// Whether to show how far the group is, on standard error.
+    pub shows_lag: bool,
 }
 
 /// Runs the command: prints to `out` until the ends that the partitions had when it began (unless

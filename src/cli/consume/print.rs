@@ -93,7 +93,11 @@ impl<W: Write> Printer<'_, W> {
 
 fn record_json(one: &Located<'_>) -> Value {
     let record = &one.record;
-    let header = |(name, value): (&[u8], Option<&[u8]>)| json!({"name": String::from_utf8_lossy(name), "value": bytes_json(value)});
+    let header = |(name, value): (&[u8], Option<&[u8]>)| {
+        json!({
+            "name": String::from_utf8_lossy(name), "value": bytes_json(value),
+        })
+    };
     json!({
         "topic": one.topic,
         "partition": one.partition,

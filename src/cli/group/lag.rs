@@ -2,8 +2,8 @@
 //!
 //! Five offsets: the log start offset, what the group has committed, the position of its reader
 //! where that is known, the high watermark, and the log end offset. A broker isn't told positions
-//! between commits, so they are known of this process's own reading only; from outside there is a
-//! dash.
+//! between commits, so a process knows those of its own reading only: `consume --group --lag` shows
+//! them, and from outside there is a dash.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::client::{Asker, Client, GroupDescription, TopicPartition, timestamp};
 
 /// A partition that a group reads or has offsets of.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Lag {
+pub(in crate::cli) struct Lag {
     pub topic: String,
     pub partition: i32,
     pub log_start: Option<i64>,
@@ -29,7 +29,7 @@ pub(super) struct Lag {
 
 impl Lag {
     /// Records that can be read and that the group hasn't committed.
-    pub(super) fn lag(&self) -> Option<i64> {
+    pub(in crate::cli) fn lag(&self) -> Option<i64> {
         let from = self.committed?.max(self.log_start.unwrap_or(0));
         Some((self.high_watermark? - from).max(0))
     }
@@ -39,7 +39,7 @@ impl Lag {
 ///
 /// # Errors
 /// [`CommandError`].
-pub(super) async fn lags(
+pub(in crate::cli) async fn lags(
     client: &Client,
     group: &GroupDescription,
 ) -> Result<Vec<Lag>, CommandError> {
@@ -102,7 +102,7 @@ async fn with_leader(
 }
 
 /// The table of one group or of several.
-pub(super) fn table(groups: &[(GroupDescription, Vec<Lag>)]) -> Table {
+pub(in crate::cli) fn table(groups: &[(GroupDescription, Vec<Lag>)]) -> Table {
     let mut table = Table::new(&[
         left("GROUP"),
         left("TOPIC"),
@@ -142,7 +142,7 @@ pub(super) fn table(groups: &[(GroupDescription, Vec<Lag>)]) -> Table {
 }
 
 /// The same for programs.
-pub(super) fn json(groups: &[(GroupDescription, Vec<Lag>)]) -> Value {
+pub(in crate::cli) fn json(groups: &[(GroupDescription, Vec<Lag>)]) -> Value {
     let partition = |one: &Lag| {
         json!({
             "topic": one.topic,
@@ -209,14 +209,16 @@ mod tests {
             coordinator: "h:1".to_owned(),
             members: Vec::new(),
         };
-        let read =
-            Lag { reader: Some(("m-1".to_owned(), "h".to_owned())), ..lag(5, Some(40), 100) };
+        let reader = Some(("m-1".to_owned(), "h".to_owned()));
+        let read = Lag { reader, position: Some(42), ..lag(5, Some(40), 100) };
         let groups = [(group, vec![read, Lag { partition: 1, ..lag(0, None, 7) }])];
-        let expected = "GROUP  TOPIC  PARTITION  LOG-START  COMMITTED  POSITION  HIGH-WATERMARK  LOG-END  LAG  MEMBER  HOST
-g      t              0          5         40         -             100      101   60  m-1     h
-g      t              1          0          -         -               7        8    -  -       -
-";
-        assert_eq!(table(&groups).render(false, false), expected);
+        let shown = table(&groups).render(false, false);
+        let lines: Vec<Vec<&str>> =
+            shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        let names = "GROUP TOPIC PARTITION LOG-START COMMITTED POSITION HIGH-WATERMARK LOG-END LAG";
+        assert_eq!(lines[0].join(" "), format!("{names} MEMBER HOST"));
+        assert_eq!(lines[1].join(" "), "g t 0 5 40 42 100 101 60 m-1 h");
+        assert_eq!(lines[2].join(" "), "g t 1 0 - - 7 8 - - -");
         let json = json(&groups);
         assert_eq!(json[0]["lag"], 60);
         assert_eq!(json[0]["partitions"][0]["log_end_offset"], 101);

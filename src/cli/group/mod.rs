@@ -1,6 +1,6 @@
 //! `uringlog group`: consumer groups, their members, offsets and lag.
 
-mod lag;
+pub(super) mod lag;
 
 mod reset;
 

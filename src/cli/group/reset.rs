@@ -88,10 +88,14 @@ fn check_idle(group: &GroupDescription) -> Result<(), CommandError> {
     if !group.has_members() {
         return Ok(());
     }
-    let (id, state, count) = (&group.id, &group.state, group.members.len());
+    let (id, state) = (&group.id, &group.state);
+    let members = match group.members.len() {
+        1 => "a member".to_owned(),
+        count => format!("{count} members"),
+    };
     Err(CommandError::Usage(format!(
-        "group {id:?} is {state} with {count} members, who would go on from where they are; stop \
-         them first (uringlog group members {id} shows them)"
+        "group {id:?} is {state}: it has {members} and would go on from where it is; stop them \
+         first (uringlog group members {id} shows them)"
     )))
 }
 
@@ -371,7 +375,7 @@ mod tests {
         };
         check_idle(&group(Vec::new())).expect("nobody is there");
         let error = check_idle(&group(vec![member])).expect_err("somebody is there").to_string();
-        assert!(error.contains("is Stable with 1 members") && error.contains("stop them"));
+        assert!(error.contains("Stable: it has a member and") && error.contains("stop them"));
     }
 
     #[test]

@@ -114,10 +114,10 @@ async fn send_all(
 
 fn summary(window: &Window, elapsed: Duration) -> String {
     format!(
-        "{} records, {} bytes, in {} batches acknowledged within {:.3} s ({})",
-        window.records(),
-        window.bytes(),
-        window.batches(),
+        "{}, {}, in {} acknowledged within {:.3} s ({})",
+        output::counted(window.records(), ("record", "records")),
+        output::counted(window.bytes(), ("byte", "bytes")),
+        output::counted(window.batches(), ("batch", "batches")),
         elapsed.as_secs_f64(),
         output::byte_rate(window.bytes(), elapsed)
     )

@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use super::args;
 use super::command::CommandError;
 use super::consume::From;
-use super::output::{Cell, Output, Table, Tone, left, right};
+use super::output::{self, Cell, Output, Table, Tone, left, right};
 use super::time;
 use crate::client::{
     Alteration, Asker, Client, ClientError, ClientOptions, NewTopic, Resource, Setting, Topic,
     TopicPartition, timestamp,
 };
 use crate::format::names::TopicName;
+use crate::units::u64_of;
 use crate::wire::error::ErrorCode;
 
 /// Runs one action and prints what it has to say.
@@ -43,7 +44,9 @@ pub async fn run(action: &args::Topic, out: &mut impl Write) -> Result<(), Comma
         }
         Action::AddPartitions { name, total, .. } => {
             client.add_partitions(name.as_str(), *total).await?;
-            let line = format!("topic {name} has {total} partitions");
+            let count = u64::try_from(*total).expect("the command line wants 1 or more");
+            let count = output::counted(count, ("partition", "partitions"));
+            let line = format!("topic {name} has {count}");
             output.line(out, &line, &json!({"topic": name.as_str(), "partitions": total}))
         }
         Action::Alter { name, set, unset, .. } => {
@@ -185,7 +188,7 @@ async fn describe<W: Write>(
     for (topic, settings, ends) in &described {
         let head = heading(topic, settings);
         let table = partitions_table(topic, ends).render(output.colour, output.wrap);
-        super::output::print(out, &format!("{head}{table}"))?;
+        output::print(out, &format!("{head}{table}"))?;
     }
     Ok(())
 }
@@ -208,9 +211,8 @@ async fn ends(client: &Client, topic: &Topic) -> Result<Ends, CommandError> {
 }
 
 fn heading(topic: &Topic, settings: &[Setting]) -> String {
-    let count = topic.partitions.len();
-    let partitions = if count == 1 { "partition" } else { "partitions" };
-    let mut text = format!("topic {} ({}), {count} {partitions}\n", topic.name, topic.id);
+    let count = output::counted(u64_of(topic.partitions.len()), ("partition", "partitions"));
+    let mut text = format!("topic {} ({}), {count}\n", topic.name, topic.id);
     for setting in settings {
         let value = setting.value.as_deref().unwrap_or("(hidden)");
         text.push_str(&format!("  {}={value}\n", setting.name));
@@ -316,7 +318,8 @@ pub(super) fn partitions_of(
     match only {
         Some(partition) if found.is_empty() => {
             let (topic, count) = (&topic.name, topic.partitions.len());
-            let text = format!("topic {topic} has {count} partitions, none is {partition}");
+            let count = output::counted(u64_of(count), ("partition", "partitions"));
+            let text = format!("topic {topic} has {count}, none is {partition}");
             Err(CommandError::Usage(text))
         }
         _ => Ok(found),

@@ -216,7 +216,8 @@ def main():
     if arguments.list:
         print("\n".join(map(name_of, cells)))
         return 0
-    if not arguments.stock and not os.access(arguments.binary, os.X_OK):
+    needs_binary = any(it.engine != "stock" or it.client == "command-line" for it in cells)
+    if needs_binary and not os.access(arguments.binary, os.X_OK):
         print(
             f"{arguments.binary} is missing: run `cargo build --release`, or name one with --binary"
         )

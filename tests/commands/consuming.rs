@@ -50,7 +50,7 @@ fn places_times_and_counts_choose_records() {
     let error = server.say("consume t --from 6").failed();
     assert!(error.contains("offset 6 is out of range: partition 0 has 0 to 5"), "{error}");
     let error = server.say("consume t --partition 7").failed();
-    assert!(error.contains("topic t has 1 partitions, none is 7"), "{error}");
+    assert!(error.contains("topic t has 1 partition, none is 7"), "{error}");
 }
 
 #[test]

@@ -284,7 +284,7 @@ pub struct Consume {
     #[arg(long, requires = "group")]
     pub lag: bool,
     /// What is printed of a record, in kcat's tokens: %s value, %k key, %h headers, %t topic,
-    /// %p partition, %o offset, %T timestamp, \\n newline; and %U for the time in UTC.
+    /// %p partition, %o offset, %T timestamp, \n newline; and %U for the time in UTC.
     #[arg(long, default_value = record_format::DEFAULT, value_parser = parse_format)]
     pub format: RecordFormat,
     /// Print these before the value, with tabs between.

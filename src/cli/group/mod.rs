@@ -16,6 +16,7 @@ use super::output::{self, Cell, Output, Table, Tone, left, right};
 use crate::client::{
     Client, ClientError, ClientOptions, GroupDescription, GroupListing, GroupMember, TopicPartition,
 };
+use crate::units::u64_of;
 
 /// GROUP_ID_NOT_FOUND.
 const NOT_FOUND: i16 = 69;
@@ -159,16 +160,13 @@ async fn describe<W: Write>(
 
 fn heading(group: &GroupDescription) -> String {
     let (id, state, kind) = (&group.id, &group.state, group.kind);
-    let count = group.members.len();
-    let members = if count == 1 { "member" } else { "members" };
+    let members = output::counted(u64_of(group.members.len()), ("member", "members"));
     let assignor = match group.assignor.as_str() {
         "" => String::new(),
         assignor => format!(", assignor {assignor}"),
     };
     let coordinator = &group.coordinator;
-    format!(
-        "group {id} ({kind}): {state}, {count} {members}{assignor}, coordinator {coordinator}\n"
-    )
+    format!("group {id} ({kind}): {state}, {members}{assignor}, coordinator {coordinator}\n")
 }
 
 fn members_table(group: &GroupDescription) -> Table {

@@ -109,6 +109,11 @@ pub fn progress(records: Option<u64>) -> ProgressBar {
     bar
 }
 
+/// `1 record`, `2 records`.
+pub fn counted(count: u64, (one, many): (&str, &str)) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// `12.3 MB/s`.
 pub fn byte_rate(bytes: u64, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
@@ -147,6 +152,13 @@ mod tests {
         assert!(!has_colour(ColourChoice::Auto, false, false));
         assert!(has_colour(ColourChoice::Always, false, true));
         assert!(!has_colour(ColourChoice::Never, true, false));
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        let words = ("batch", "batches");
+        let shown = [0, 1, 2].map(|count| counted(count, words));
+        assert_eq!(shown, ["0 batches", "1 batch", "2 batches"]);
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn consume(consume: args::Consume) -> Result<(), CommandError> {
         until: consume.until,
         count: consume.count,
         follow: consume.follow,
+        isolation: consume.isolation.into(),
         style,
         group: group.map(|id| consume::GroupOptions { id, assignor, instance, shows_lag }),
     };

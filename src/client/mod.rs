@@ -38,7 +38,9 @@ pub use cluster_admin::{ConfigEntry, FoundOffset, NewTopic, ProducerIdentity, ti
 pub use cluster_records::Target;
 pub use connection::{Answering, Connection, ConnectionOptions, Encoded};
 pub use error::ClientError;
-pub use fetch::{FetchFrom, FetchLimits, Fetched, decode_fetched, encode_fetch};
+pub use fetch::{
+    AbortedTransaction, FetchFrom, FetchLimits, Fetched, Isolation, decode_fetched, encode_fetch,
+};
 pub use groups::{Committed, GroupDescription, GroupListing, GroupMember, TopicPartition};
 pub use keys::{key_hash, partition_of_key};
 pub use lookup::{Asker, Lookup};

@@ -17,6 +17,7 @@ from lib import CODECS, PARTITIONS
 
 GROUPS = {"OffsetCommit", "OffsetFetch", "JoinGroup", "ListGroups", "DescribeGroups"}
 ADMIN = {"CreatePartitions", "IncrementalAlterConfigs", "DeleteRecords", "DescribeLogDirs"}
+TRANSACTIONS = {"AddPartitionsToTxn", "EndTxn"}
 # A field with each of the two offsets that the checks compare most.
 LAG = ("committed_offset", "lag")
 
@@ -227,6 +228,38 @@ def check_admin(cli, report):
     cli.out(f"topic delete {topic}")
 
 
+def check_isolation(cli, report, bootstrap):
+    """Transactions: what was aborted, and what is still open."""
+    # The command line has no transactions, and the rest of the checks needs no such library.
+    from confluent_kafka import Producer
+
+    topic = lib.topic_name("cli-isolation")
+    cli.out(f"topic create {topic} --partitions 1")
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(lib.DEADLINE_S)
+    for value, end_it in (
+        ("a", producer.commit_transaction),
+        ("b", producer.abort_transaction),
+        ("c", producer.commit_transaction),
+        ("d", producer.flush),
+    ):
+        producer.begin_transaction()
+        for half in "12":
+            producer.produce(topic, f"{value}{half}")
+            producer.flush(lib.DEADLINE_S)
+        end_it(lib.DEADLINE_S)
+    committed = "--isolation read-committed --format %s."
+    report.equal(
+        "all records", cli.out(f"consume {topic} --format %s."), "a1.a2.b1.b2.c1.c2.d1.d2."
+    )
+    report.equal("committed", cli.out(f"consume {topic} {committed}"), "a1.a2.c1.c2.")
+    # Into the middle of the one that was aborted: its first offset lies before.
+    report.equal("from 4 on", cli.out(f"consume {topic} --from 4 {committed}"), "c1.c2.")
+    producer.commit_transaction(lib.DEADLINE_S)
+    report.equal("the last one", cli.out(f"consume {topic} --from 9 {committed}"), "d1.d2.")
+    cli.out(f"topic delete {topic}")
+
+
 def check_groups(cli, report):
     topic, group = lib.topic_name("cli-group"), lib.topic_name("cli-g")
     cli.out(f"topic create {topic} --partitions 4")
@@ -412,6 +445,11 @@ def check_all(cli, report, arguments):
         ("filters", set(), lambda: check_filters(cli, report)),
         ("cluster", set(), lambda: check_cluster(cli, report, arguments.bootstrap)),
         ("bench", set(), lambda: check_bench(cli, report, half)),
+        (
+            "isolation",
+            TRANSACTIONS,
+            lambda: check_isolation(cli, report, arguments.bootstrap),
+        ),
         ("admin", ADMIN, lambda: check_admin(cli, report)),
         ("groups", GROUPS, lambda: check_groups(cli, report)),
     ):

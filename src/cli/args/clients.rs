@@ -10,6 +10,7 @@ use crate::cli::command::CommandError;
 use crate::cli::consume::{From, Until};
 use crate::cli::output::ColourChoice;
 use crate::cli::record_format::{self, RecordFormat};
+use crate::client::Isolation;
 use crate::format::batch;
 use crate::format::names::TopicName;
 use crate::units::PartitionId;
@@ -267,6 +268,9 @@ pub struct Consume {
     /// Wait for more records at the end instead of stopping.
     #[arg(long, short = 'F')]
     pub follow: bool,
+    /// Which records of transactions to print.
+    #[arg(long, value_enum, default_value_t = IsolationChoice::ReadUncommitted)]
+    pub isolation: IsolationChoice,
     /// Read as a member of this group: partitions are shared with other members, and what was
     /// printed is committed.
     #[arg(long, short, value_name = "GROUP", conflicts_with = "partition",
@@ -296,6 +300,24 @@ pub struct Consume {
     /// The server.
     #[command(flatten)]
     pub server: Bootstrap,
+}
+
+/// `--isolation`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum IsolationChoice {
+    /// All records.
+    ReadUncommitted,
+    /// Records of transactions only once they are committed.
+    ReadCommitted,
+}
+
+impl std::convert::From<IsolationChoice> for Isolation {
+    fn from(choice: IsolationChoice) -> Isolation {
+        match choice {
+            IsolationChoice::ReadUncommitted => Isolation::ReadUncommitted,
+            IsolationChoice::ReadCommitted => Isolation::ReadCommitted,
+        }
+    }
 }
 
 /// `--assignor`.

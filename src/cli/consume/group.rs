@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::follower::{Chunk, Cursor};
+use super::follower::{Chunk, Cursor, Source};
 use super::print::Printer;
 use super::reading::Reading;
-use super::{ConsumeOptions, GroupOptions, end, start_one};
+use super::{ConsumeOptions, GroupOptions, end, latest, start_one};
 use crate::cli::command::{CommandError, Interrupt};
 use crate::cli::group::lag;
 use crate::cli::output::say;
 use crate::cli::topic;
 use crate::client::member::decide::{Verdict, verdict};
 use crate::client::member::{Happening, Member, MemberOptions};
-use crate::client::{Asker, Client, ClientError, Committed, TopicPartition, timestamp};
+use crate::client::{Client, ClientError, Committed, TopicPartition, timestamp};
 
 /// Pause between commits, as in Kafka's consumer.
 const COMMIT_PAUSE: Duration = Duration::from_secs(5);
@@ -168,18 +168,18 @@ impl Reader<'_> {
             let next = self.first(at, known).await?;
             self.positions.insert(at.partition, Position { next, committed: known });
         }
-        let ends = self.ends(assigned).await?;
+        let ends = latest(&self.own.client, self.own.options, assigned).await?;
         let cursors = self.positions.iter().map(|(partition, position)| Cursor {
             partition: *partition,
             next: position.next,
-            end: ends.get(partition).and_then(|latest| end(self.own.options, *latest)),
+            end: ends.get(partition).and_then(|it| end(self.own.options, *it)),
         });
         let cursors: Vec<Cursor> = cursors.collect();
         let waits = assigned.is_empty() && !self.own.options.follow;
         self.nothing_until = waits.then(|| Instant::now() + NOTHING_PAUSE);
         let reads = !assigned.is_empty();
-        let (client, topic) = (self.own.client.clone(), &self.own.options.topic);
-        self.reading = reads.then(|| Reading::start(client, topic, cursors));
+        let (client, source) = (self.own.client.clone(), Source::of(self.own.options));
+        self.reading = reads.then(|| Reading::start(client, source, cursors));
         Ok(())
     }
 
@@ -200,16 +200,6 @@ impl Reader<'_> {
             ));
         }
         Ok(start_one(client, self.own.options, at).await?.next)
-    }
-
-    async fn ends(&self, assigned: &[TopicPartition]) -> Result<BTreeMap<i32, i64>, CommandError> {
-        let mut ends = BTreeMap::new();
-        let client = &self.own.client;
-        let found = client.lookup_offsets(assigned, timestamp::LATEST, Asker::Consumer).await?;
-        for (at, found) in found {
-            ends.insert(at.partition, found?.offset);
-        }
-        Ok(ends)
     }
 
     /// Says how far the group is, with the positions of this member, if that is wanted.

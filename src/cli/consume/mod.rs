@@ -1,5 +1,7 @@
 //! `uringlog consume`: prints records.
 
+mod aborted;
+
 mod follower;
 
 mod group;
@@ -10,10 +12,11 @@ mod print;
 
 mod reading;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 pub(super) use self::follower::Batches;
-use self::follower::Cursor;
+use self::follower::{Cursor, Source};
 use self::place::in_range;
 pub use self::place::{From, Until};
 use self::print::Printer;
@@ -24,7 +27,7 @@ use super::command::{CommandError, Interrupt};
 use super::record_format::RecordFormat;
 use super::{time, topic};
 use crate::client::member::assign::Assignor;
-use crate::client::{Client, ClientOptions, TopicPartition, timestamp};
+use crate::client::{Asker, Client, ClientOptions, Isolation, TopicPartition, timestamp};
 
 /// What to consume, and how.
 #[derive(Clone, Debug)]
@@ -43,6 +46,8 @@ pub struct ConsumeOptions {
     pub count: Option<u64>,
     /// Whether to go on at the end and wait for more.
     pub follow: bool,
+    /// Which records of transactions to print.
+    pub isolation: Isolation,
     /// How to print a record.
     pub style: Style,
     /// The group to be a member of.
@@ -85,7 +90,7 @@ pub async fn run(options: &ConsumeOptions, out: &mut impl Write) -> Result<(), C
         cursors = start(&client, options) => cursors?,
         () = interrupt.wait() => return Ok(()),
     };
-    let mut reading = Reading::start(client, topic, cursors);
+    let mut reading = Reading::start(client, Source::of(options), cursors);
     let consumed = tokio::select! {
         result = consume(&mut reading, &mut printer) => result,
         () = interrupt.wait() => Ok(()),
@@ -127,7 +132,7 @@ async fn start_one(
         let found = client.list_offsets(&at.topic, partition, target).await;
         found.map(|found| found.offset)
     };
-    let latest = find(timestamp::LATEST).await?;
+    let latest = latest(client, options, std::slice::from_ref(at)).await?[&partition];
     let next = match options.from {
         From::Earliest => find(timestamp::EARLIEST).await?,
         From::Latest => latest,
@@ -141,6 +146,21 @@ async fn start_one(
         },
     };
     Ok(Cursor { partition, next, end: end(options, latest) })
+}
+
+/// The ends of partitions for one who reads in this way: high watermarks, or last stable offsets.
+async fn latest(
+    client: &Client,
+    options: &ConsumeOptions,
+    wanted: &[TopicPartition],
+) -> Result<BTreeMap<i32, i64>, CommandError> {
+    let asker = match options.isolation {
+        Isolation::ReadUncommitted => Asker::Consumer,
+        Isolation::ReadCommitted => Asker::Committed,
+    };
+    let found = client.lookup_offsets(wanted, timestamp::LATEST, asker).await?;
+    let ends = found.into_iter().map(|(at, found)| Ok((at.partition, found?.offset)));
+    ends.collect()
 }
 
 /// Where a partition is done that ends at `latest` now.
@@ -185,6 +205,7 @@ mod tests {
             until,
             count: None,
             follow,
+            isolation: Isolation::default(),
             style: Style::Json,
             group: None,
         }

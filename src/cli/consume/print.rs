@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
+use super::aborted::Aborted;
 use super::follower::{Batches, Chunk};
 use crate::cli::command::CommandError;
 use crate::cli::record_format::{Located, RecordFormat};
@@ -44,9 +45,10 @@ impl<W: Write> Printer<'_, W> {
     /// Prints what is wanted of a chunk; returns the first offset behind what was looked at.
     pub(super) fn print(&mut self, chunk: &Chunk) -> Result<i64, CommandError> {
         let mut position = chunk.cursor.next;
+        let mut aborted = Aborted::new(&chunk.aborted);
         for batch in Batches::new(&chunk.records) {
             let (header, bytes) = batch.map_err(|error| wrong(chunk, &error))?;
-            if !header.is_control() {
+            if !aborted.is_hidden(&header) {
                 self.print_batch(chunk, (&header, bytes), &mut position)?;
             }
         }
@@ -145,7 +147,8 @@ mod tests {
             batch.assign(Offset(base), LeaderEpoch(0));
             records.extend_from_slice(batch.as_bytes());
         }
-        Chunk { cursor: Cursor { partition: 0, next, end }, next: 16, records: records.into() }
+        let cursor = Cursor { partition: 0, next, end };
+        Chunk { cursor, next: 16, aborted: Vec::new(), records: records.into() }
     }
 
     fn print(

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::follower::{Chunk, Cursor, Left, by_leader, follow};
+use super::follower::{Chunk, Cursor, Left, Source, by_leader, follow};
 use crate::client::{Client, ClientError, ClientOptions};
 use crate::wire::error::ErrorCode;
 
@@ -15,7 +15,7 @@ const CHUNKS_MAX: usize = 4;
 /// Reading under way; it ends when this is dropped.
 pub(super) struct Reading {
     client: Client,
-    topic: String,
+    source: Source,
     /// Partitions that no task reads.
     waiting: Vec<Cursor>,
     tasks: JoinSet<Left>,
@@ -25,11 +25,11 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn start(client: Client, topic: &str, cursors: Vec<Cursor>) -> Reading {
+    pub(super) fn start(client: Client, source: Source, cursors: Vec<Cursor>) -> Reading {
         let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
         Reading {
             client,
-            topic: topic.to_owned(),
+            source,
             waiting: cursors.into_iter().filter(|one| !one.is_done()).collect(),
             tasks: JoinSet::new(),
             sender,
@@ -51,12 +51,12 @@ impl Reading {
     pub(super) async fn next(&mut self) -> Result<Option<Chunk>, ClientError> {
         loop {
             if !self.waiting.is_empty() {
-                match by_leader(&self.client, &self.topic, &self.waiting).await {
+                match by_leader(&self.client, &self.source.topic, &self.waiting).await {
                     Ok(groups) => {
                         self.waiting.clear();
                         for (connection, own) in groups {
-                            let (topic, sender) = (self.topic.clone(), self.sender.clone());
-                            self.tasks.spawn(follow(connection, topic, own, sender));
+                            let (source, sender) = (self.source.clone(), self.sender.clone());
+                            self.tasks.spawn(follow(connection, source, own, sender));
                         }
                     }
                     Err(error) => self.pause(error).await?,

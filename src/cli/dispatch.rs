@@ -13,7 +13,7 @@ use crate::client::member::assign::Assignor;
 
 /// Runs a command that speaks to a broker, or that is about the command line; `None` for the
 /// others.
-pub(super) fn run(command: Command) -> Result<Result<(), CommandError>, Command> {
+pub(super) fn run(command: Command) -> Result<Result<(), CommandError>, Box<Command>> {
     let out = || io::BufWriter::new(io::stdout().lock());
     Ok(match command {
         Command::Topic(own) => command::run(async move { topic::run(&own, &mut out()).await }),
@@ -28,7 +28,7 @@ pub(super) fn run(command: Command) -> Result<Result<(), CommandError>, Command>
         Command::Man(own) => manual::pages(&own.dir).map(|pages| {
             output::say(&format!("{pages} pages in {}", own.dir.display()));
         }),
-        other => return Err(other),
+        other => return Err(Box::new(other)),
     })
 }
 

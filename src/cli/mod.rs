@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
         Ok(outcome) => return exit_advised(outcome),
         Err(other) => other,
     };
-    match command {
+    match *command {
         Command::Serve(serve) => exit(run_serve(&serve)),
         Command::Recover(recover) => run_recover(&recover),
         Command::Doctor(doctor) => run_doctor(&doctor),

@@ -20,7 +20,7 @@ use crate::cli::output::say;
 use crate::cli::topic;
 use crate::client::member::decide::{Verdict, verdict};
 use crate::client::member::{Happening, Member, MemberOptions};
-use crate::client::{Client, ClientError, Committed, TopicPartition, timestamp};
+use crate::client::{Client, ClientError, ClientOptions, Committed, TopicPartition, timestamp};
 
 /// Pause between commits, as in Kafka's consumer.
 const COMMIT_PAUSE: Duration = Duration::from_secs(5);
@@ -37,6 +37,9 @@ pub(super) struct Own<'a> {
 /// Where the reader of a group stands.
 struct Reader<'a> {
     own: Own<'a>,
+    /// Fetches records. A Fetch that waits for more holds up every answer behind it, so questions
+    /// have connections of their own, those of `own`.
+    fetching: Client,
     reading: Option<Reading>,
     /// First offset that wasn't printed, of each partition; and what the group knows of it.
     positions: BTreeMap<i32, Position>,
@@ -61,8 +64,10 @@ pub(super) async fn run<W: Write>(
     if let Some(assignor) = own.group.assignor {
         member_options.assignors = vec![assignor];
     }
+    let fetching = Client::connect(&own.options.bootstrap, ClientOptions::default()).await?;
     let mut member = Member::start(&own.options.bootstrap, member_options).await?;
-    let mut reader = Reader { own, reading: None, positions: BTreeMap::new(), nothing_until: None };
+    let mut reader =
+        Reader { own, fetching, reading: None, positions: BTreeMap::new(), nothing_until: None };
     let read = tokio::select! {
         read = reader.read(&mut member, printer) => read,
         () = interrupt.wait() => Ok(()),
@@ -178,7 +183,7 @@ impl Reader<'_> {
         let waits = assigned.is_empty() && !self.own.options.follow;
         self.nothing_until = waits.then(|| Instant::now() + NOTHING_PAUSE);
         let reads = !assigned.is_empty();
-        let (client, source) = (self.own.client.clone(), Source::of(self.own.options));
+        let (client, source) = (self.fetching.clone(), Source::of(self.own.options));
         self.reading = reads.then(|| Reading::start(client, source, cursors));
         Ok(())
     }

@@ -291,6 +291,7 @@ def check_groups(cli, report):
     cli.out(f"consume {topic} --group {group} -n 1")
     report.equal("nothing is", lags_of(cli, group)[1], (101, 0))
     check_members(cli, report, topic, group)
+    check_prompt_end(cli, report, topic, group)
     check_static_members(cli, report, topic)
     check_resets(cli, report, topic, group)
     cli.out(f"group delete {group}")
@@ -329,6 +330,20 @@ def check_members(cli, report, topic, group):
     text = "".join(sorted(out for _, out in ends))
     report.equal("each record once", text, "to one\nto the other\n")
     report.equal("nobody is left", counts(), [])
+
+
+def check_prompt_end(cli, report, topic, group):
+    """Its last questions once waited behind the fetches that wait for more records, half a second
+    each."""
+    member = cli.start(f"consume {topic} -g {group} -F --lag")
+    lib.wait_until(
+        lambda: [len(it["assigned"]) for it in members_of(cli, group)] == [4], "a member"
+    )
+    began = time.monotonic()
+    report.equal("a member that shows lag ends well", end(member)[0], 0)
+    seconds = time.monotonic() - began
+    report.check("and promptly", seconds < 3, f"after {seconds:.1f} s")
+    report.equal("having left", members_of(cli, group), [])
 
 
 def check_static_members(cli, report, topic):

@@ -8,7 +8,7 @@ use std::path::Path;
 use support::{START, Store, batch, config, idempotent, spec};
 use uringlog::disk::faults::FaultHook;
 use uringlog::disk::plain::PlainDisk;
-use uringlog::disk::{Disk, DiskError, Finished, Step, StepFailure};
+use uringlog::disk::{Disk, DiskError, Finished, Place, Step, StepFailure};
 use uringlog::log::{
     AppendError, Cause, Durability, Located, LogConfig, LogState, ReadError, TimestampSearch,
 };
@@ -585,10 +585,8 @@ fn a_retired_log_is_out_of_sight() {
     let mut fixture = page_cache();
     fixture.store.append(batch(1, 10, START));
     fixture.store.settle();
-    let renamed = uringlog::disk::Place {
-        directory: fixture.directory.path().into(),
-        name: "topic-0.0123456789abcdef0123456789abcdef-delete".into(),
-    };
+    let name = "topic-0.0123456789abcdef0123456789abcdef-delete".into();
+    let renamed = Place { directory: fixture.directory.path().into(), name };
     let Store { log, disk, .. } = &mut fixture.store;
     let finished = Disk::run(disk, log.retire(renamed.clone()));
     assert_eq!(finished.result, Ok(()));

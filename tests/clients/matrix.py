@@ -34,6 +34,7 @@ CLIENTS = {
     "flights-back": ["flights.py", "--producer", "kafka-python", "--consumer", "confluent"],
     "kills": ["kills.py"],
     "takeover": ["kafka_takes_over.py"],
+    "command-line": ["command_line.py"],
 }
 Cell = namedtuple("Cell", "client engine tier shards")
 # Every client, engine, tier and shard count, and every pair of the last three, at least once.
@@ -46,6 +47,7 @@ QUICK = (
     Cell("flights-back", "plain-file", "page-cache", 1),
     Cell("kills", "uring", "device", 2),
     Cell("takeover", "uring", "device", 2),
+    Cell("command-line", "uring", "device", 2),
 )
 CELL_S = 1200
 
@@ -94,6 +96,8 @@ def client_command(cell, arguments, under_test):
         )
         return command + origin
     command += ["--bootstrap", under_test.bootstrap]
+    if cell.client == "command-line":
+        command += ["--binary", str(arguments.binary)]
     if cell.client == "kills":
         command += ["--midway", under_test.restart_command, "--kills", str(arguments.kills)]
     if cell.client.startswith("flights"):
@@ -212,7 +216,8 @@ def main():
     if arguments.list:
         print("\n".join(map(name_of, cells)))
         return 0
-    if not arguments.stock and not os.access(arguments.binary, os.X_OK):
+    needs_binary = any(it.engine != "stock" or it.client == "command-line" for it in cells)
+    if needs_binary and not os.access(arguments.binary, os.X_OK):
         print(
             f"{arguments.binary} is missing: run `cargo build --release`, or name one with --binary"
         )

@@ -34,7 +34,8 @@ fn records_with_one_key_are_in_one_partition() {
     assert_eq!(records.len(), 60);
     let mut used = std::collections::BTreeSet::new();
     for key in 0..6 {
-        let own = records.iter().filter(|it| it["key"] == key.to_string());
+        let name = key.to_string();
+        let own = records.iter().filter(|it| it["key"] == name);
         let own: Vec<_> = own.map(|it| (&it["partition"], it["value"].as_str())).collect();
         assert!(own.iter().all(|it| it.0 == own[0].0), "{own:?}");
         let values: Vec<_> = own.iter().map(|it| it.1.expect("text")).collect();

@@ -68,7 +68,9 @@ impl Examination<'_, '_> {
             }
             self.note_gap(end, base);
             let trusted = next_base.filter(|next| self.is_trusted(*next, segment));
-            if let Some(next_base) = trusted {
+            if let Some(next_base) = trusted
+                && self.are_indexes_sound(base, next_base, segment)?
+            {
                 let sealed = self.trust(base, next_base, segment)?;
                 end = Some(next_base);
                 examined.sealed.push(sealed);
@@ -123,6 +125,34 @@ impl Examination<'_, '_> {
             && is_sized(segment.index_bytes, index::OFFSET_ENTRY_BYTES)
             && is_sized(segment.time_index_bytes, TIME_ENTRY_BYTES)
             && !is_full(segment.index_bytes)
+    }
+
+    /// After a kill also the indexes of segments that aren't walked are looked at, which is little to
+    /// read beside the rest: Kafka keeps one that is garbage. A clean stop is trusted.
+    fn are_indexes_sound(
+        &mut self,
+        base: Offset,
+        next_base: Offset,
+        segment: Segment,
+    ) -> Result<bool, OpenError> {
+        if self.clean {
+            return Ok(true);
+        }
+        let found = self.existing(base, segment)?;
+        let is_whole = |length: Option<ByteCount>, found: &[u8]| {
+            length == Some(byte_count(found.len()))
+        };
+        let span = next_base.0 - base.0;
+        let offset = index::offset_entries(&found.offsets).last();
+        let time = index::time_entries(&found.times).last();
+        Ok(is_whole(segment.index_bytes, &found.offsets)
+            && is_whole(segment.time_index_bytes, &found.times)
+            && index::check_offset_index(&found.offsets).is_ok()
+            && index::check_time_index(&found.times).is_ok()
+            && offset.is_none_or(|it| {
+                u64::from(it.relative_offset) < span && u64::from(it.position) < segment.log_bytes.0
+            })
+            && time.is_none_or(|it| u64::from(it.relative_offset) < span))
     }
 
     fn trust(

@@ -139,9 +139,8 @@ impl Examination<'_, '_> {
             return Ok(true);
         }
         let found = self.existing(base, segment)?;
-        let is_whole = |length: Option<ByteCount>, found: &[u8]| {
-            length == Some(byte_count(found.len()))
-        };
+        let is_whole =
+            |length: Option<ByteCount>, found: &[u8]| length == Some(byte_count(found.len()));
         let span = next_base.0 - base.0;
         let offset = index::offset_entries(&found.offsets).last();
         let time = index::time_entries(&found.times).last();

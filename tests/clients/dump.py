@@ -14,7 +14,7 @@ import lib
 # The lines that the tool prints for good files; whatever else it says is a complaint.
 LOG_LINES = re.compile(
     r"^(Dumping .*\.log$|Log starting offset: \d+$|"
-    r"baseOffset: .* compresscodec: (?P<codec>\w+) crc: \d+|"
+    r"baseOffset: .* compresscodec: (?P<codec>\w+) crc: \d+ isvalid: true$|"
     r"\| offset: \d+ (CreateTime|LogAppendTime|NoTimestampType): )"
 )
 INDEX_LINES = re.compile(

@@ -10,12 +10,15 @@ copied. The node has the directory's node.id, is broker and controller, and its 
     Kafka recovers, serves    ->  is killed
     uringlog serves, appends  ->  stops; kafka-dump-log reads every file
 
-Topics: several kinds of configuration and of producers, one deleted, and all topics of the
-archives in tests/golden/kafka whose batches come from producers alone, batch by batch.
+Topics: several kinds of configuration and of producers, one deleted; all topics of the archives
+in tests/golden/kafka whose batches come from producers alone, sent batch by batch; and every
+history of tests/golden as the log has repeated it (kept.py): transactions, deleted records,
+expired segments, restarts, recovery from damage.
 """
 
 import argparse
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -25,6 +28,7 @@ from pathlib import Path
 
 import archives
 import dump
+import kept
 import lib
 import server
 import suite
@@ -52,8 +56,14 @@ REPAIRS = re.compile(
     r"Recovering unflushed|[Rr]ebuil[dt](?!ing producer state from offset)|[Tt]runcat|[Cc]orrupt|"
     r"[Ss]anity|[Ff]ound invalid|Could not find|\bstray\b|offline|unclean"
 )
-HARMLESS = re.compile(r"^\t|__cluster_metadata-0|No stray|Performing controller activation")
+# The last one: a busy machine.
+HARMLESS = re.compile(
+    r"^\t|__cluster_metadata-0|No stray|Performing controller activation|"
+    r"Exceptionally slow controller event"
+)
 SEPARATOR, END = "\x01|", "\x02\n"
+# Between the times of the histories' records.
+MIDDLE_MS = 1_700_000_000_500
 
 
 class Kafka:
@@ -168,6 +178,11 @@ def read_all(client, partitions):
     return {topic: read(client, topic, count) for topic, count in partitions.items()}
 
 
+def read_kept(client, histories, isolation="read_uncommitted"):
+    """The same of the histories, where markers of transactions take offsets, too."""
+    return client.read_to_end([it.topic for it in histories], isolation)
+
+
 def read(client, topic, partitions):
     def bounds():
         try:
@@ -193,10 +208,11 @@ def check_same(report, when, before, after):
         report.check(f"{when}: {topic} is read", kept or not records, len(after[topic]))
 
 
-def check_console(report, bootstrap, expected):
+def check_console(report, bootstrap, expected, histories):
     """One run of the console consumer over all topics; it doesn't print the topic."""
+    stamped = {topic for topic in expected if is_stamped(topic, histories)}
     wanted = Counter(
-        printed(topic, *pair) for topic, records in expected.items() for pair in records
+        printed(topic in stamped, *pair) for topic, records in expected.items() for pair in records
     )
     names = "|".join(re.escape(topic) for topic in expected)
     prints = ("partition", "offset", "timestamp", "headers", "key", "value")
@@ -219,9 +235,13 @@ def check_console(report, bootstrap, expected):
     )
 
 
-def printed(topic, record, offset):
+def is_stamped(topic, histories):
+    is_sent = topic == "stamped" or topic.startswith("golden-lat")
+    return is_sent or kept.is_stamped(topic, histories)
+
+
+def printed(is_stamped, record, offset):
     """As Kafka's DefaultMessageFormatter prints the record."""
-    is_stamped = topic == "stamped" or topic.startswith("golden-lat")
     kind = "LogAppendTime" if is_stamped else "CreateTime"
     headers = b",".join(
         name.encode() + b":" + (b"<null>" if value is None else value)
@@ -236,6 +256,52 @@ def printed(topic, record, offset):
         b"<null>" if record.value is None else record.value,
     )
     return SEPARATOR.encode().join(fields)
+
+
+# What Kafka's tools say.
+
+
+def get_offsets(bootstrap):
+    """What kafka-get-offsets prints of every partition: first, last, newest, and at a time."""
+    lines = {}
+    for when in ("-2", "-1", "-3", str(MIDDLE_MS)):
+        command = [lib.KAFKA, "get-offsets", "--bootstrap-server", bootstrap, "--time", when]
+        answer = lib.run(command)
+        if answer.returncode:
+            raise RuntimeError(answer.stderr.decode(errors="replace")[-1000:])
+        lines[when] = set(answer.stdout.decode().splitlines())
+    return lines
+
+
+def check_get_offsets(report, before, after):
+    """Both servers say the same of the same files."""
+    for when, lines in before.items():
+        ours = {line for line in lines if not line.startswith("__")}
+        theirs = {line for line in after[when] if not line.startswith("__")}
+        differ = sorted(ours ^ theirs)
+        report.check(
+            f"get-offsets --time {when}: {len(ours)} partitions as before", not differ, differ[:6]
+        )
+
+
+def check_log_dirs(report, bootstrap, data):
+    """kafka-log-dirs: the size of a partition is that of its `.log` files."""
+    answer = lib.run([lib.KAFKA, "log-dirs", "--bootstrap-server", bootstrap, "--describe"])
+    line = next(it for it in answer.stdout.decode().splitlines() if it.startswith("{"))
+    directories = [it for broker in json.loads(line)["brokers"] for it in broker["logDirs"]]
+    sizes = {it["partition"]: it["size"] for found in directories for it in found["partitions"]}
+    wrong, checked = [], 0
+    for folder in dump.partitions(data):
+        found = sum(path.stat().st_size for path in folder.glob("*.log"))
+        checked += 1
+        if sizes.get(folder.name) != found:
+            wrong.append((folder.name, sizes.get(folder.name), found))
+    report.check(f"log-dirs: sizes of {checked} partitions", not wrong, wrong[:4])
+
+
+def check_dump(report, data):
+    """kafka-dump-log has no complaint about any file."""
+    dump.check(report, data, is_text=False)
 
 
 # What Kafka did to the files.
@@ -297,12 +363,28 @@ def check_verify(report, when, uringlog):
 # The steps.
 
 
-def first_stay(report, uringlog, kafka):
+def write_all(report, uringlog, work):
+    """What uringlog writes, over the network and, stopped, by the tests of its log."""
     uringlog.start()
     client = Confluent(uringlog.bootstrap)
     partitions = {**write_kinds(report, client), **write_archives(report, client)}
-    written = read_all(client, partitions)
+    histories = kept.repeat(work / "kept")
+    kept.make_topics(client, histories)
+    uringlog.stop()
+    kept.age(uringlog, histories)
+    kept.install(uringlog, histories)
+    report.step(f"{len(histories)} partitions of the histories put in place")
+    uringlog.start()
+    client = Confluent(uringlog.bootstrap)
+    written = {**read_all(client, partitions), **read_kept(client, histories)}
     report.step(f"{sum(map(len, written.values()))} records read from uringlog")
+    return partitions, histories, written
+
+
+def first_stay(report, uringlog, kafka):
+    partitions, histories, written = write_all(report, uringlog, kafka.work.parent)
+    committed = read_kept(Confluent(uringlog.bootstrap), histories, "read_committed")
+    offsets = get_offsets(uringlog.bootstrap)
     status, _ = uringlog.stop()
     report.equal("uringlog stops in order", status, 0)
     check_verify(report, "before Kafka", uringlog)
@@ -315,16 +397,33 @@ def first_stay(report, uringlog, kafka):
     names = " ".join(path.name for path in uringlog.data.iterdir())
     report.check("the deleted topic stays deleted", not re.search(r"gone-\d(\s|$)", names), names)
     client = Confluent(kafka.bootstrap)
-    check_same(report, "Kafka", written, read_all(client, partitions))
-    check_console(report, kafka.bootstrap, written)
+    found = {**read_all(client, partitions), **read_kept(client, histories)}
+    check_same(report, "Kafka", written, found)
+    check_same(
+        report, "Kafka, committed", committed, read_kept(client, histories, "read_committed")
+    )
+    check_get_offsets(report, offsets, get_offsets(kafka.bootstrap))
+    check_log_dirs(report, kafka.bootstrap, uringlog.data)
+    check_console(report, kafka.bootstrap, written, histories)
     append_more(client, 2)
+    append_to_kept(client, histories)
     after = read_all(client, partitions)
     check_grown(report, "Kafka", written, after)
+    after_kept = read_kept(client, histories)
+    check_same(report, "Kafka, behind appends", {it: written[it] for it in after_kept}, after_kept)
+    for topic, records in after_kept.items():
+        report.equal(f"Kafka takes a record for {topic}", len(records), len(written[topic]) + 1)
     kafka.end("stop")
     check_untouched(report, untouched, digests(uringlog.data, UNTOUCHED))
     check_verify(report, "after Kafka", uringlog)
     report.step("Kafka has stopped")
-    return partitions, after
+    return partitions, histories, {**after, **after_kept}
+
+
+def append_to_kept(client, histories):
+    for it in histories:
+        records = lib.make_records(1, 1)
+        client.produce(it.topic, records, "all", "none", False)
 
 
 def check_grown(report, who, before, after):
@@ -335,38 +434,40 @@ def check_grown(report, who, before, after):
             report.equal(f"{who} takes more records for {kind.name}", grown, wanted)
 
 
-def second_stay(report, uringlog, kafka, partitions, known):
+def second_stay(report, uringlog, kafka, partitions, histories, known):
     uringlog.start()
     client = Confluent(uringlog.bootstrap)
-    back = read_all(client, partitions)
+    back = {**read_all(client, partitions), **read_kept(client, histories)}
     check_same(report, "uringlog, after Kafka's clean stop", known, back)
     append_more(client, 3)
-    known = read_all(client, partitions)
+    append_to_kept(client, histories)
+    known = {**read_all(client, partitions), **read_kept(client, histories)}
     check_grown(report, "uringlog", back, known)
     uringlog.kill()
     report.step("uringlog went on and was killed")
     kafka.start()
     check_log(report, "after a kill", kafka, repairs=True)
     client = Confluent(kafka.bootstrap)
-    check_same(report, "Kafka, after the kill", known, read_all(client, partitions))
+    found = {**read_all(client, partitions), **read_kept(client, histories)}
+    check_same(report, "Kafka, after the kill", known, found)
     append_more(client, 4)
-    known = read_all(client, partitions)
+    known = {**read_all(client, partitions), **read_kept(client, histories)}
     kafka.end("kill")
     report.step("Kafka went on and was killed")
     return known
 
 
-def third_stay(report, uringlog, partitions, known):
+def third_stay(report, uringlog, partitions, histories, known):
     uringlog.start()
     client = Confluent(uringlog.bootstrap)
-    back = read_all(client, partitions)
+    back = {**read_all(client, partitions), **read_kept(client, histories)}
     check_same(report, "uringlog, after Kafka was killed", known, back)
     append_more(client, 5)
     check_grown(report, "uringlog, at last", back, read_all(client, partitions))
     status, _ = uringlog.stop()
     report.equal("uringlog stops in order again", status, 0)
     check_verify(report, "at last", uringlog)
-    dump.check(report, uringlog.data, is_text=False)
+    check_dump(report, uringlog.data)
 
 
 def body(arguments):
@@ -377,9 +478,9 @@ def body(arguments):
     )
     kafka = Kafka(work / "kafka", uringlog.data)
     try:
-        partitions, known = first_stay(report, uringlog, kafka)
-        known = second_stay(report, uringlog, kafka, partitions, known)
-        third_stay(report, uringlog, partitions, known)
+        partitions, histories, known = first_stay(report, uringlog, kafka)
+        known = second_stay(report, uringlog, kafka, partitions, histories, known)
+        third_stay(report, uringlog, partitions, histories, known)
     finally:
         uringlog.kill()
         if kafka.is_up():

@@ -9,11 +9,13 @@
 #[path = "../support/archives.rs"]
 mod archives;
 mod driver;
+mod keep;
 mod timeline;
 mod unclean;
 
 use archives::Archive;
 use driver::repeat;
+use keep::Keep;
 use timeline::Timeline;
 use unclean::Recovered;
 
@@ -33,7 +35,7 @@ fn histories_leave_the_files_that_kafka_left() {
         }
         let (mut files, mut differences) = (0, Vec::new());
         for history in timeline.histories() {
-            let outcome = repeat(history);
+            let outcome = repeat(history, &Keep::of(&archive.name));
             files += outcome.files;
             differences.extend(outcome.differences);
         }
@@ -127,7 +129,7 @@ fn damaged_directories_become_what_kafka_makes_of_them_or_better() {
         let Some(variant) = archive.name.strip_prefix("unclean-") else { continue };
         let variant = variant.split('-').next().unwrap_or_default();
         let root = archive.unpack();
-        let recovered = unclean::recover(&root.path());
+        let recovered = unclean::recover(&root.path(), &Keep::of(&archive.name));
         let is_right = match BETTER.iter().find(|it| it.variant == variant) {
             Some(better) => {
                 println!("{}: Kafka {}; here it {}", archive.name, better.kafka, better.ours);

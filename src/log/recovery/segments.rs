@@ -8,13 +8,14 @@ use super::directory::Seen;
 use super::files::Files;
 use super::report::{Damage, Gap, OpenError, RecoveryReport, Truncated};
 use super::search::{Search, has_empty_sector};
-use super::walk::{Rebuilt, Walk, Walked, Window};
+use super::walk::{Rebuilt, WINDOW_BYTES, Walk, Walked, Window};
 use crate::disk::Step;
 use crate::format::batch::HEADER_BYTES;
 use crate::format::index::{self, TIME_ENTRY_BYTES};
 use crate::format::names::{FileKind, SegmentFile, Suffix};
+use crate::format::scan::{self, Scan};
 use crate::log::config::{Durability, LogConfig};
-use crate::log::segment::{Extras, Found, IndexBytes, SealedSegment};
+use crate::log::segment::{Extras, Found, IndexBytes, SealedSegment, relative};
 use crate::units::{ByteCount, Offset, Position, byte_count, u64_of};
 
 /// What the positions of an index can address.
@@ -101,7 +102,8 @@ impl Examination<'_, '_> {
     fn note_gap(&mut self, end: Option<Offset>, base: Offset) {
         let Some(from) = end.filter(|end| *end < base) else { return };
         let is_new = !self.clean && base >= self.recovery_point;
-        let is_known = self.report.damages.iter().any(|damage| damage.lost_to == base)
+        let is_known = self.report.split.contains(&base)
+            || self.report.damages.iter().any(|damage| damage.lost_to == base)
             || self.quarantines.contains(&quarantine_name(from));
         if is_new && !is_known && !self.config.cleanup_policy.compact {
             self.report.gaps.push(Gap { from, to: base });
@@ -113,17 +115,13 @@ impl Examination<'_, '_> {
     /// segment was sealed, maybe, and the indexes were to be synced behind that.
     fn is_trusted(&self, next_base: Offset, segment: Segment) -> bool {
         let is_durable = self.clean || next_base < self.recovery_point;
-        let is_sized = |length: Option<ByteCount>, entry_bytes: usize| {
-            length.is_some_and(|length| length.0.is_multiple_of(u64_of(entry_bytes)))
-        };
         let is_full = |length: Option<ByteCount>| {
             length.is_some_and(|it| it.0 / 8 > 1 + segment.log_bytes.0 / u64_of(HEADER_BYTES))
         };
         is_durable
             && !self.walks_all
             && next_base < self.limit
-            && is_sized(segment.index_bytes, index::OFFSET_ENTRY_BYTES)
-            && is_sized(segment.time_index_bytes, TIME_ENTRY_BYTES)
+            && has_whole_entries(segment)
             && !is_full(segment.index_bytes)
     }
 
@@ -280,8 +278,7 @@ impl Examination<'_, '_> {
         walked: Walked,
         existing: IndexBytes,
     ) -> Found {
-        let is_present = segment.index_bytes.is_some() && segment.time_index_bytes.is_some();
-        let is_right = is_present && walked.is_existing_right;
+        let is_right = has_whole_entries(segment) && walked.is_existing_right;
         if !is_right {
             self.report.indexes_rebuilt.push(base);
         }
@@ -385,6 +382,17 @@ impl Examination<'_, '_> {
         if walked.next == self.limit || broken.next_base == Some(walked.next) {
             return self.cut(base, from, window);
         }
+        if let Some((first, last)) = self.whole_batch_behind(walked, window)? {
+            // A former start was cut off between the two steps of a split.
+            if broken.next_base == Some(first) {
+                self.report.split.push(first);
+                return self.cut(base, from, window);
+            }
+            if last < limit && relative(base, last).is_none() {
+                self.report.split.push(first);
+                return self.split(broken, window, from, first, seen);
+            }
+        }
         let search = Search { base, next: walked.next, limit, from };
         let behind = search.run(self.files, window)?;
         match (behind, broken.next_base) {
@@ -403,6 +411,24 @@ impl Examination<'_, '_> {
                 self.quarantine(broken, window, to, Some(new_base))?;
                 self.split(broken, window, to, new_base, seen)
             }
+        }
+    }
+
+    /// First and last offset of what stands behind the walk, if that is a whole batch: its distance
+    /// from the segment's base is one that no index entry can hold. Old cleaners wrote such segments,
+    /// and Kafka splits them, too (`LogSegmentOffsetOverflowException`).
+    fn whole_batch_behind(
+        &mut self,
+        walked: &Walked,
+        window: &mut Window,
+    ) -> Result<Option<(Offset, Offset)>, OpenError> {
+        let (at, end) = (walked.end, window.length);
+        let bytes = window.get(self.files, at, u64_of(HEADER_BYTES), WINDOW_BYTES)?;
+        let scan = scan::header_at(scan::Window { bytes, at }, at, end);
+        let Scan::Batch { header, .. } = scan else { return Ok(None) };
+        match header.base().zip(header.last_offset()).filter(|it| walked.next <= it.0) {
+            Some(offsets) if window.is_crc_right(self.files, at, &header)? => Ok(Some(offsets)),
+            _ => Ok(None),
         }
     }
 
@@ -501,6 +527,15 @@ impl Examination<'_, '_> {
 }
 
 type Segment = Seen;
+
+/// Whether both indexes are there and no entry of them is cut.
+fn has_whole_entries(segment: Segment) -> bool {
+    let is_whole = |length: Option<ByteCount>, entry_bytes: usize| {
+        length.is_some_and(|length| length.0.is_multiple_of(u64_of(entry_bytes)))
+    };
+    is_whole(segment.index_bytes, index::OFFSET_ENTRY_BYTES)
+        && is_whole(segment.time_index_bytes, TIME_ENTRY_BYTES)
+}
 
 fn quarantine_name(lost_from: Offset) -> String {
     format!("{:020}{QUARANTINE_SUFFIX}", lost_from.0)

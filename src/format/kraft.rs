@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Read are the types that this broker writes and those that Kafka adds when it runs on the same
-//! directory. Of these, records about brokers and controllers are checked and say nothing here; what
-//! would have to be obeyed and isn't (access control, credentials, quotas) is an error, never
+//! directory. Of these, records about brokers and controllers are checked and say nothing here;
+//! what would have to be obeyed and isn't (access control, credentials, quotas) is an error, never
 //! skipped.
 
 use crate::format::compact::{

@@ -1,4 +1,4 @@
-//! What the tests of the checklist share: logs that are written, and logs that are laid out by hand.
+//! What the tests of the checklist share: logs that are written, and logs laid out by hand.
 
 use std::path::{Path, PathBuf};
 

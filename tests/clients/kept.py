@@ -20,7 +20,7 @@ PREFIX = "kept-"
 OURS = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 LOG_STARTS = "log-start-offset-checkpoint"
 EPOCHS = "leader-epoch-checkpoint"
-RESTARTS_MAX = 30
+RESTARTS_MAX = 12
 # A flipped byte that neither server looks for at its start: reading it is an error.
 DAMAGED = ("unclean-k1-", "unclean-k2-")
 
@@ -44,7 +44,9 @@ def of(folder):
     lines = Path(f"{folder}.settings").read_text().splitlines()
     settings = dict(line.split("=", 1) for line in lines)
     log_start = settings.pop("log-start", None)
-    config = {name: value for name, value in settings.items() if value != "-1"}
+    # A broker's settings are among those of whole directories.
+    is_topics = {name: value for name, value in settings.items() if not name.startswith("log.")}
+    config = {name: value for name, value in is_topics.items() if value != "-1"}
     return Kept(PREFIX + folder.name, folder, {**config, **OURS}, log_start)
 
 
@@ -58,15 +60,16 @@ def newest_epoch(path):
     return max((int(line.split()[0]) for line in lines), default=0)
 
 
-def age(uringlog, kept):
-    """Restarts the server until its leader epochs are those of the histories: a leader's epoch
-    never falls."""
+def age(kafka, data, kept):
+    """Starts and stops Kafka on the topics, which are empty still, until its leader epochs are
+    those of the histories: each restart of Kafka's raises them, and a leader's epoch never
+    falls."""
     wanted = max(newest_epoch(it.folder) for it in kept)
     for _ in range(RESTARTS_MAX):
-        if wanted <= newest_epoch(uringlog.data / f"{kept[0].topic}-0"):
+        if wanted <= newest_epoch(data / f"{kept[0].topic}-0"):
             return
-        uringlog.start()
-        uringlog.stop()
+        kafka.start()
+        kafka.end("stop")
     raise RuntimeError(f"the leader epoch {wanted} was not reached in {RESTARTS_MAX} restarts")
 
 

@@ -363,15 +363,16 @@ def check_verify(report, when, uringlog):
 # The steps.
 
 
-def write_all(report, uringlog, work):
+def write_all(report, uringlog, kafka):
     """What uringlog writes, over the network and, stopped, by the tests of its log."""
     uringlog.start()
     client = Confluent(uringlog.bootstrap)
     partitions = {**write_kinds(report, client), **write_archives(report, client)}
-    histories = kept.repeat(work / "kept")
+    histories = kept.repeat(kafka.work.parent / "kept")
     kept.make_topics(client, histories)
     uringlog.stop()
-    kept.age(uringlog, histories)
+    kept.age(kafka, uringlog.data, histories)
+    report.step("Kafka's restarts have raised the leader epochs")
     kept.install(uringlog, histories)
     report.step(f"{len(histories)} partitions of the histories put in place")
     uringlog.start()
@@ -382,7 +383,7 @@ def write_all(report, uringlog, work):
 
 
 def first_stay(report, uringlog, kafka):
-    partitions, histories, written = write_all(report, uringlog, kafka.work.parent)
+    partitions, histories, written = write_all(report, uringlog, kafka)
     committed = read_kept(Confluent(uringlog.bootstrap), histories, "read_committed")
     offsets = get_offsets(uringlog.bootstrap)
     status, _ = uringlog.stop()

@@ -136,7 +136,8 @@ fn finish_swaps(files: &mut Files<'_>, report: &mut RecoveryReport) -> Result<()
             remove(files, report, &entry.name)?;
         }
     }
-    // Kafka keeps the indexes as they are, and one that was cut short for good; here they are rebuilt.
+    // Kafka keeps the indexes as they are, and one that was cut short for good; here they are
+    // rebuilt.
     for (file, entry) in swaps {
         match file.kind {
             FileKind::Index | FileKind::TimeIndex => remove(files, report, &entry.name)?,

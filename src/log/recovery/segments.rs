@@ -8,12 +8,11 @@ use super::directory::Seen;
 use super::files::Files;
 use super::report::{Damage, Gap, OpenError, RecoveryReport, Truncated};
 use super::search::{Search, has_empty_sector};
-use super::walk::{Rebuilt, WINDOW_BYTES, Walk, Walked, Window};
+use super::walk::{Rebuilt, Walk, Walked, Window};
 use crate::disk::Step;
 use crate::format::batch::HEADER_BYTES;
 use crate::format::index::{self, TIME_ENTRY_BYTES};
 use crate::format::names::{FileKind, SegmentFile, Suffix};
-use crate::format::scan::{self, Scan};
 use crate::log::config::{Durability, LogConfig};
 use crate::log::segment::{Extras, Found, IndexBytes, SealedSegment, relative};
 use crate::units::{ByteCount, Offset, Position, byte_count, u64_of};
@@ -125,8 +124,8 @@ impl Examination<'_, '_> {
             && !is_full(segment.index_bytes)
     }
 
-    /// After a kill also the indexes of segments that aren't walked are looked at, which is little to
-    /// read beside the rest: Kafka keeps one that is garbage. A clean stop is trusted.
+    /// After a kill also the indexes of segments that aren't walked are looked at, which is little
+    /// to read beside the rest: Kafka keeps one that is garbage. A clean stop is trusted.
     fn are_indexes_sound(
         &mut self,
         base: Offset,
@@ -382,7 +381,7 @@ impl Examination<'_, '_> {
         if walked.next == self.limit || broken.next_base == Some(walked.next) {
             return self.cut(base, from, window);
         }
-        if let Some((first, last)) = self.whole_batch_behind(walked, window)? {
+        if let Some((first, last)) = self.goes_on(broken, window)? {
             // A former start was cut off between the two steps of a split.
             if broken.next_base == Some(first) {
                 self.report.split.push(first);
@@ -415,21 +414,22 @@ impl Examination<'_, '_> {
     }
 
     /// First and last offset of what stands behind the walk, if that is a whole batch: its distance
-    /// from the segment's base is one that no index entry can hold. Old cleaners wrote such segments,
-    /// and Kafka splits them, too (`LogSegmentOffsetOverflowException`).
-    fn whole_batch_behind(
+    /// from the segment's base is one that no index entry can hold. Old cleaners wrote such
+    /// segments, and Kafka splits them, too (`LogSegmentOffsetOverflowException`). Offsets aren't
+    /// covered by checksums: what follows has to go on from there, or else this one is damaged.
+    fn goes_on(
         &mut self,
-        walked: &Walked,
+        broken: &Broken<'_>,
         window: &mut Window,
     ) -> Result<Option<(Offset, Offset)>, OpenError> {
-        let (at, end) = (walked.end, window.length);
-        let bytes = window.get(self.files, at, u64_of(HEADER_BYTES), WINDOW_BYTES)?;
-        let scan = scan::header_at(scan::Window { bytes, at }, at, end);
-        let Scan::Batch { header, .. } = scan else { return Ok(None) };
-        match header.base().zip(header.last_offset()).filter(|it| walked.next <= it.0) {
-            Some(offsets) if window.is_crc_right(self.files, at, &header)? => Ok(Some(offsets)),
-            _ => Ok(None),
-        }
+        let Walked { end: at, next, .. } = *broken.walked;
+        let found = window.whole_batch(self.files, at)?.filter(|it| next <= it.0);
+        let Some((first, last, behind)) = found else { return Ok(None) };
+        let is_followed = match window.whole_batch(self.files, behind)? {
+            Some((after, ..)) => last < after,
+            None => behind == window.length && broken.next_base.is_some(),
+        };
+        Ok(is_followed.then_some((first, last)))
     }
 
     fn cut(&mut self, segment: Offset, at: Position, window: &Window) -> Result<Left, OpenError> {

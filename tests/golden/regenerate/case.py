@@ -1,5 +1,6 @@
 """A case that is being made: its folder, its case.toml, a broker and a client that does things."""
 
+import calendar
 import os
 import re
 import shutil
@@ -167,8 +168,6 @@ def copy(path, to):
 def logged_ms(line):
     match = re.match(r"\[(\d+)-(\d+)-(\d+) (\d+):(\d+):(\d+),(\d+)\]", line)
     *date, millis = map(int, match.groups())
-    import calendar
-
     return calendar.timegm((*date, 0, 0, 0)) * 1000 + millis
 
 

@@ -243,3 +243,37 @@ fn a_transaction_begins_with_the_word_of_its_coordinator_only() {
     store.settle();
     assert_eq!(store.log.last_stable(), Offset(6));
 }
+
+/// Items 21 and 33: damage cuts a segment apart; the transactions of both parts are in the right
+/// files, whatever snapshots there are.
+#[test]
+fn transactions_of_a_segment_that_is_cut_apart_are_in_the_files_of_its_parts() {
+    let config = LogConfig { segment_bytes: ByteCount(1 << 20), ..Folder::new().config };
+    let folder = Folder::with(config);
+    let mut store = folder.create();
+    begin(&mut store, 1, 0, 2);
+    end(&mut store, 1, false);
+    begin(&mut store, 2, 0, 1);
+    store.append(batch(1, 10, START));
+    begin(&mut store, 3, 0, 2);
+    end(&mut store, 2, false);
+    end(&mut store, 3, false);
+    store.close();
+    assert_eq!(txn_index(&folder, 0).len(), 3);
+    let log = folder.file(0, FileKind::Log);
+    let mut bytes = std::fs::read(&log).expect("written");
+    let header = uringlog::format::batch::HEADER_BYTES;
+    let plain = bytes.windows(10).position(|it| it == b"abcdefghij").expect("the plain batch");
+    bytes[plain] ^= 1;
+    assert!(header < plain);
+    std::fs::write(&log, bytes).expect("writable");
+    let (store, report) = folder.open(KILLED);
+    assert_eq!(report.damages.len(), 1, "{report}");
+    assert_eq!(bases(&store), [0, 5]);
+    assert_eq!(txn_index(&folder, 0), [entry((1, 0, 2, 3))]);
+    assert_eq!(txn_index(&folder, 5), [entry((2, 3, 7, 5)), entry((3, 5, 8, 9))]);
+    drop(store);
+    let (store, report) = folder.open(CLEAN);
+    assert!(!report.is_lossy(), "{report}");
+    assert_eq!(store.log.aborted(Offset(0), Offset(9)).count(), 3);
+}

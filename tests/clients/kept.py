@@ -7,6 +7,7 @@ are replaced, all but the one that has the topic's id.
 """
 
 import os
+import re
 import shutil
 import subprocess
 from collections import namedtuple
@@ -47,7 +48,10 @@ def of(folder):
     # A broker's settings are among those of whole directories.
     is_topics = {name: value for name, value in settings.items() if not name.startswith("log.")}
     config = {name: value for name, value in is_topics.items() if value != "-1"}
-    return Kept(PREFIX + folder.name, folder, {**config, **OURS}, log_start)
+    # Kafka's log is searched for words that are in the names of damages.
+    name = re.sub(r"^unclean-([a-z]\d?)-.*", r"damage-\1", folder.name)
+    name = re.sub(r"^unclean-", "killed-", name)
+    return Kept(PREFIX + name, folder, {**config, **OURS}, log_start)
 
 
 def make_topics(client, kept):

@@ -177,7 +177,7 @@ class Client:
     def __init__(self, broker, classes):
         self.broker, self.case = broker, None
         self.process = subprocess.Popen(
-            [KAFKA, "java", "-cp", f"{classes}:{libraries()}/*", "Client", str(broker.port)],
+            [KAFKA, "java", *java(classes), "Client", str(broker.port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=open(f"{broker.folder}.client", "ab"),
@@ -236,6 +236,12 @@ class Client:
     def close(self):
         self.process.stdin.close()
         self.process.wait()
+
+
+def java(classes):
+    """Arguments for a class of ours. The archive of classes fits another class path; the warning
+    about that would come between the answers."""
+    return ["-Xlog:disable", "-cp", f"{classes}:{libraries()}/*"]
 
 
 def libraries():

@@ -8,6 +8,8 @@ other sizes, counts, timestamps, limits and places of damage.
     scripts/golden --list
     scripts/golden --out DIR                     every case
     scripts/golden --out DIR --seed 7 codecs retention
+    PROGRAMS_OUT=FOLDER PROPTEST_CASES=50 cargo test --test programs
+    scripts/golden --out DIR --programs FOLDER   those programs as a case of its own
     GOLDEN_DIR=DIR cargo test --test golden      repeats them in uringlog and compares
     GOLDEN_DIR=DIR cargo test --test dump        prints them as Kafka does
 
@@ -26,9 +28,10 @@ from pathlib import Path
 
 import plain
 import producers
+import programs
 import standing
 import unclean
-from case import HERE, KAFKA, Broker, Case, Client, libraries
+from case import HERE, KAFKA, Broker, Case, Client, java, libraries
 
 PACKED = "tar -C '{out}' --sort=name --owner=0 --group=0 --sparse -cf - '{name}'"
 # As the archives of the repository: a window of 32 MiB.
@@ -75,15 +78,29 @@ def make_plain(making, names):
     return made
 
 
+def make_programs(making, folder):
+    found = programs.read(folder)
+    if not found:
+        raise RuntimeError(f"no program in {folder}")
+    return make_with(making, "programs", programs.BROKER, lambda *it: programs.run(*it, found))
+
+
 def make_alone(making, name):
     run, settings = {**standing.CASES, **producers.CASES}[name]
+    what = described(run)
+    chance = making.chance(name)
+    return make_with(making, name, settings, lambda *it: run(*it, chance), what)
+
+
+def make_with(making, name, settings, run, what="programs of random parameters"):
+    """One case on a broker of its own."""
     broker = Broker(making.work / f"b-{name}", making.port, settings)
-    case = Case(making.out, name, described(run), broker)
+    case = Case(making.out, name, what, broker)
     try:
         case.start()
         client = Client(broker, making.classes)
         client.case = case
-        run(case, client, making.chance(name))
+        run(case, client)
         client.close()
     finally:
         if broker.is_up():
@@ -106,7 +123,7 @@ def compile_java(making):
 def finish(making, cases, out):
     """What Kafka's dump tool prints of the copies, then the archives."""
     folders = [str(case.folder) for case in cases]
-    command = [KAFKA, "java", "-cp", f"{making.classes}:{libraries()}/*", "Dump", *folders]
+    command = [KAFKA, "java", *java(making.classes), "Dump", *folders]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     for case in cases:
         pack = PACKED.format(out=making.out, name=case.name)
@@ -116,8 +133,11 @@ def finish(making, cases, out):
         print(f"{case.name}: {size:,} bytes", flush=True)
 
 
-def make(making, wanted, out):
-    jobs = []
+def make(making, wanted, arguments):
+    out, jobs = arguments.out, []
+    if arguments.programs:
+        wanted = {"programs"}
+        jobs.append(("programs", lambda: make_programs(making, arguments.programs)))
     names = [name for name in plain.CASES if name in wanted]
     if names:
         jobs.append((" ".join(names), lambda: make_plain(making, names)))
@@ -151,6 +171,7 @@ def main():
     parser.add_argument("--out", type=Path, help="where the archives go")
     parser.add_argument("--seed", default="1", help="makes other numbers (1)")
     parser.add_argument("--port", type=int, default=23_470, help="the broker's port (23470)")
+    parser.add_argument("--programs", type=Path, metavar="FOLDER", help="run these instead")
     parser.add_argument("--keep", action="store_true", help="keep the brokers' folders")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     arguments = parser.parse_args()
@@ -164,7 +185,7 @@ def main():
     work = tempfile.mkdtemp(prefix="uringlog-golden-")
     making = Making(arguments, work)
     compile_java(making)
-    failed = make(making, set(arguments.cases or known()), arguments.out)
+    failed = make(making, set(arguments.cases or known()), arguments)
     if failed or arguments.keep:
         print(f"kept: {work}")
     else:

@@ -31,6 +31,8 @@ const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 const BATCH_BYTES_MAX: usize = 300_000;
 /// A stop and start raise the leader epoch by so much.
 const EPOCHS_PER_RESTART: i32 = 2;
+/// Times of records are counted from here; none lies in the future.
+const FIRST_MS: i64 = START.0 - 400_000_000;
 /// Time between two actions.
 const PACE_MS: i64 = 10;
 
@@ -96,15 +98,15 @@ fn sent() -> impl Strategy<Value = Sent> {
     let time = prop_oneof![
         6 => 0_i64..100_000,
         2 => -200_000_000_i64..200_000_000,
-        1 => Just(-1 - START.0),
+        1 => Just(-1 - FIRST_MS),
     ];
     let step = prop_oneof![Just(0_i64), -50_i64..50];
     (1_usize..80, size, time, step, codec()).prop_map(|(count, size, time, step, codec)| Sent {
         count: count.min(BATCH_BYTES_MAX / (size + 20)).max(1),
         size,
-        timestamp: START.0 + time,
+        timestamp: FIRST_MS + time,
         // Without a time there is none in the whole batch.
-        step: if START.0 + time < 0 { 0 } else { step },
+        step: if FIRST_MS + time < 0 { 0 } else { step },
         codec,
     })
 }

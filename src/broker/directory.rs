@@ -125,6 +125,8 @@ pub struct DataDirectory {
     pub identity: MetaProperties,
     /// Whether the last run ended in order, so that nothing needs recovery.
     pub was_clean: bool,
+    /// Kafka's controller takes a stop for a crash when this isn't the last registration's epoch.
+    broker_epoch: i64,
     _lock: DirectoryLock,
 }
 
@@ -137,8 +139,12 @@ impl DataDirectory {
         create_directory(path)?;
         let lock = DirectoryLock::acquire(path)?;
         let identity = identity(path, node, now)?;
-        let was_clean = path.join(clean_shutdown::FILE_NAME).exists();
-        Ok(DataDirectory { path: path.to_owned(), identity, was_clean, _lock: lock })
+        let marker = path.join(clean_shutdown::FILE_NAME);
+        let was_clean = marker.exists();
+        let epoch = fs::read(marker).ok().and_then(|bytes| clean_shutdown::parse(&bytes));
+        let broker_epoch = epoch.unwrap_or(clean_shutdown::EPOCH_NONE);
+        let path = path.to_owned();
+        Ok(DataDirectory { path, identity, was_clean, broker_epoch, _lock: lock })
     }
 
     /// From here on until [`DataDirectory::mark_clean`] a stop counts as a crash.
@@ -222,8 +228,8 @@ impl DataDirectory {
     /// # Errors
     /// When the marker can't be written.
     pub fn mark_clean(&self) -> Result<(), DirectoryError> {
-        let marker = clean_shutdown::print(clean_shutdown::EPOCH_NONE);
-        replace(&self.path.join(clean_shutdown::FILE_NAME), marker.as_bytes())
+        let marker = self.path.join(clean_shutdown::FILE_NAME);
+        replace(&marker, clean_shutdown::print(self.broker_epoch).as_bytes())
     }
 
     /// Names of the directories of deleted partitions that await their removal.
@@ -462,11 +468,12 @@ mod tests {
     fn the_clean_marker_counts_once() {
         let root = temporary();
         open(root.path()).expect("new").mark_clean().expect("written");
-        let second = open(root.path()).expect("left in order");
-        assert!(second.was_clean);
-        drop(second);
+        assert!(open(root.path()).expect("left in order").was_clean);
+        let marker = root.path().join(clean_shutdown::FILE_NAME);
+        fs::write(&marker, clean_shutdown::print(12)).expect("as Kafka");
+        open(root.path()).expect("left in order").mark_clean().expect("written");
+        assert_eq!(fs::read(&marker).expect("there"), clean_shutdown::print(12).as_bytes());
         let third = open(root.path()).expect("nothing has begun");
-        assert!(third.was_clean);
         third.begin().expect("the marker goes");
         drop(third);
         assert!(!open(root.path()).expect("not marked again").was_clean);

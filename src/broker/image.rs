@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionRecord};
+use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionChange, PartitionRecord};
 use crate::format::names::TopicName;
 use crate::units::{LeaderEpoch, PartitionId, TopicId};
 
@@ -55,7 +55,7 @@ pub enum ImageError {
     #[error("a record creates the topic {0}, which exists already")]
     TopicExists(TopicName),
     /// Partitions come in order from 0.
-    #[error("a record creates partition {partition} of {topic}, whose next one is {next}")]
+    #[error("a record is about partition {partition} of {topic}, whose next one is {next}")]
     PartitionOrder {
         /// The topic.
         topic: TopicName,
@@ -142,7 +142,13 @@ impl Image {
                 self.next_producer_id = self.next_producer_id.max(next.0);
                 Ok(())
             }
-            MetadataRecord::NoOp => Ok(()),
+            MetadataRecord::PartitionChange(change) => self.change_partition(change),
+            // Whoever replays the log puts off what stands between a beginning and its end.
+            MetadataRecord::NoOp
+            | MetadataRecord::Begin
+            | MetadataRecord::End
+            | MetadataRecord::Abort
+            | MetadataRecord::OfBrokers { .. } => Ok(()),
         }
     }
 
@@ -174,6 +180,21 @@ impl Image {
         } else {
             let index = usize::try_from(number).expect("a list's index fits memory");
             epochs[index] = record.leader_epoch;
+        }
+        Ok(())
+    }
+
+    fn change_partition(&mut self, change: &PartitionChange) -> Result<(), ImageError> {
+        let id = change.topic_id;
+        let topic = self.ids.get_mut(&id).ok_or(ImageError::UnknownTopic(id))?;
+        let (partition, next) = (change.partition, topic.partition_count());
+        if topic.leader_epoch(partition).is_none() {
+            let topic = topic.name.clone();
+            return Err(ImageError::PartitionOrder { topic, partition, next });
+        }
+        if change.leader.is_some() {
+            let index = usize::try_from(partition.0).expect("a list's index fits memory");
+            Arc::make_mut(topic).leader_epochs[index].0 += 1;
         }
         Ok(())
     }
@@ -254,6 +275,28 @@ mod tests {
         assert_eq!(image.topic_by_id(FLIGHTS), Some(found));
         assert_eq!(found.overrides.iter().len(), 1);
         assert_eq!(image.partition_count(), 2);
+    }
+
+    /// As Kafka writes them when a broker stops and starts on the directory.
+    #[test]
+    fn a_change_of_the_leader_raises_the_epoch() {
+        let change = |number, leader: Option<i32>| {
+            let (partition, leader) = (PartitionId(number), leader.map(BrokerId));
+            let change = PartitionChange { partition, topic_id: FLIGHTS, leader };
+            MetadataRecord::PartitionChange(change)
+        };
+        let mut image = image(&[
+            topic("flights", FLIGHTS),
+            partition(0, 4),
+            change(0, Some(-1)),
+            change(0, None),
+            change(0, Some(1)),
+            MetadataRecord::OfBrokers { kind: 17 },
+        ]);
+        let found = image.topic("flights").expect("it was created");
+        assert_eq!(found.leader_epochs, [LeaderEpoch(6)]);
+        let beyond = image.apply(&change(1, Some(1)));
+        assert!(matches!(beyond, Err(ImageError::PartitionOrder { next: 1, .. })));
     }
 
     #[test]

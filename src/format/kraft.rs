@@ -5,13 +5,17 @@
 //! frame version uvarint (1) | record type uvarint | record version uvarint | flexible struct
 //! ```
 //!
-//! Only the types that this broker writes are known; another one is an error, never skipped.
+//! Read are the types that this broker writes and those that Kafka adds when it runs on the same
+//! directory. Of these, records about brokers and controllers are checked and say nothing here;
+//! what would have to be obeyed and isn't (access control, credentials, quotas) is an error, never
+//! skipped.
 
 use crate::format::compact::{
     self, CompactError, Reader, put_items, put_nullable_string, put_string, put_tagged,
 };
 use crate::format::names::{TopicName, TopicNameError};
 use crate::format::properties::DirectoryId;
+use crate::format::schema::{self, SchemaError};
 use crate::format::varint;
 use crate::units::{BrokerId, LeaderEpoch, PartitionId, ProducerId, TopicId};
 
@@ -20,10 +24,18 @@ const FRAME_VERSION: u32 = 1;
 const TOPIC: u32 = 2;
 const PARTITION: u32 = 3;
 const CONFIG: u32 = 4;
+const PARTITION_CHANGE: u32 = 5;
 const REMOVE_TOPIC: u32 = 9;
 const FEATURE_LEVEL: u32 = 12;
 const PRODUCER_IDS: u32 = 15;
 const NO_OP: u32 = 20;
+const BEGIN_TRANSACTION: u32 = 23;
+const END_TRANSACTION: u32 = 24;
+const ABORT_TRANSACTION: u32 = 25;
+
+/// Registered, unregistered, fenced, unfenced brokers and changes of them, a migration that is
+/// over, controllers, and what a broker forgets that was stopped in order.
+const OF_BROKERS: [u32; 8] = [0, 1, 7, 8, 17, 21, 27, 28];
 
 /// Version of the partition record that is written: with directories and eligible replicas.
 const PARTITION_VERSION: u32 = 2;
@@ -31,6 +43,9 @@ const DIRECTORIES_SINCE: u32 = 1;
 const RECOVERY_STATE_TAG: u32 = 0;
 const ELIGIBLE_TAG: u32 = 1;
 const LAST_KNOWN_TAG: u32 = 2;
+
+const CHANGE_VERSION: u32 = 2;
+const CHANGED_LEADER_TAG: u32 = 1;
 
 /// Why a record can't be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -52,6 +67,9 @@ pub enum KraftError {
     /// A partition number below 0.
     #[error("metadata record: partition {0} is negative")]
     Partition(i32),
+    /// A record about brokers that isn't one.
+    #[error("metadata record: {0}")]
+    OfBrokers(#[from] SchemaError),
     /// A topic whose name breaks the rules.
     #[error("metadata record: {0}")]
     Topic(#[from] TopicNameError),
@@ -81,6 +99,8 @@ pub enum MetadataRecord {
     },
     /// A partition exists or is replaced as a whole.
     Partition(PartitionRecord),
+    /// Something about a partition changes.
+    PartitionChange(PartitionChange),
     /// A config is set, or removed by a null value.
     Config {
         /// What it belongs to.
@@ -113,6 +133,29 @@ pub enum MetadataRecord {
     },
     /// Says nothing.
     NoOp,
+    /// The records behind it count all together, or not at all.
+    Begin,
+    /// Those since the last beginning count.
+    End,
+    /// Those since the last beginning don't.
+    Abort,
+    /// About brokers and controllers of Kafka: says nothing here.
+    OfBrokers {
+        /// KRaft's number of the type.
+        kind: u32,
+    },
+}
+
+/// What a change says that matters to a single broker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartitionChange {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its topic.
+    pub topic_id: TopicId,
+    /// The new leader, -1 for none, if the record names one. Each such record raises the leader
+    /// epoch by 1, a leader that stays included (Kafka's `PartitionRegistration.merge`).
+    pub leader: Option<BrokerId>,
 }
 
 /// A partition's state.
@@ -192,7 +235,12 @@ impl MetadataRecord {
             MetadataRecord::RemoveTopic { .. } => (REMOVE_TOPIC, 0),
             MetadataRecord::FeatureLevel { .. } => (FEATURE_LEVEL, 0),
             MetadataRecord::ProducerIds { .. } => (PRODUCER_IDS, 0),
+            MetadataRecord::PartitionChange(_) => (PARTITION_CHANGE, CHANGE_VERSION),
             MetadataRecord::NoOp => (NO_OP, 0),
+            MetadataRecord::Begin => (BEGIN_TRANSACTION, 0),
+            MetadataRecord::End => (END_TRANSACTION, 0),
+            MetadataRecord::Abort => (ABORT_TRANSACTION, 0),
+            MetadataRecord::OfBrokers { .. } => unreachable!("it is read, never written"),
         }
     }
 
@@ -204,6 +252,7 @@ impl MetadataRecord {
                 out.extend(topic_id.0);
             }
             MetadataRecord::Partition(partition) => tagged = put_partition(out, partition),
+            MetadataRecord::PartitionChange(change) => tagged = put_change(out, change),
             MetadataRecord::Config { resource, name, value } => {
                 let (kind, resource_name) = match resource {
                     ConfigResource::Topic(topic) => (RESOURCE_TOPIC, topic.as_str()),
@@ -224,7 +273,11 @@ impl MetadataRecord {
                 out.extend(broker_epoch.to_be_bytes());
                 out.extend(next.0.to_be_bytes());
             }
-            MetadataRecord::NoOp => {}
+            MetadataRecord::NoOp
+            | MetadataRecord::Begin
+            | MetadataRecord::End
+            | MetadataRecord::Abort
+            | MetadataRecord::OfBrokers { .. } => {}
         }
         put_tagged(out, &tagged);
     }
@@ -242,6 +295,8 @@ impl MetadataRecord {
         let (kind, version) = (reader.uvarint()?, reader.uvarint()?);
         let record = match (kind, version) {
             (PARTITION, 0..=PARTITION_VERSION) => decode_partition(&mut reader, version)?,
+            (PARTITION_CHANGE, 0..=CHANGE_VERSION) => decode_change(&mut reader)?,
+            _ if OF_BROKERS.contains(&kind) => decode_of_brokers(&mut reader, kind, version)?,
             (_, 0) => {
                 let record = decode_fields(&mut reader, kind)?;
                 reader.tagged(|_, _| Ok(()))?;
@@ -282,15 +337,50 @@ fn decode_fields(reader: &mut Reader<'_>, kind: u32) -> Result<MetadataRecord, K
             next: ProducerId(reader.i64()?),
         },
         NO_OP => MetadataRecord::NoOp,
+        BEGIN_TRANSACTION => MetadataRecord::Begin,
+        END_TRANSACTION => MetadataRecord::End,
+        ABORT_TRANSACTION => MetadataRecord::Abort,
         _ => return Err(KraftError::Unknown { kind, version: 0 }),
     })
 }
 
+/// Only its form matters.
+fn decode_of_brokers(
+    reader: &mut Reader<'_>,
+    kind: u32,
+    version: u32,
+) -> Result<MetadataRecord, KraftError> {
+    let unknown = || KraftError::Unknown { kind, version };
+    let number = |it: u32| i16::try_from(it).ok();
+    let schema = number(kind).and_then(|it| schema::METADATA.values.get(&it));
+    let version_number = number(version).ok_or_else(unknown)?;
+    schema.ok_or_else(unknown)?.decode_front(version_number, reader)?;
+    Ok(MetadataRecord::OfBrokers { kind })
+}
+
+fn partition_id(reader: &mut Reader<'_>) -> Result<PartitionId, KraftError> {
+    let number = reader.i32()?;
+    u32::try_from(number).map(PartitionId).map_err(|_| KraftError::Partition(number))
+}
+
+/// The other tagged fields are about replicas; a single broker is its own.
+fn decode_change(reader: &mut Reader<'_>) -> Result<MetadataRecord, KraftError> {
+    let partition = partition_id(reader)?;
+    let topic_id = TopicId(reader.array()?);
+    let mut leader = None;
+    reader.tagged(|tag, mut field| {
+        if tag != CHANGED_LEADER_TAG {
+            return Ok(());
+        }
+        leader = Some(BrokerId(field.i32()?));
+        field.end()
+    })?;
+    Ok(MetadataRecord::PartitionChange(PartitionChange { partition, topic_id, leader }))
+}
+
 fn decode_partition(reader: &mut Reader<'_>, version: u32) -> Result<MetadataRecord, KraftError> {
-    let partition = reader.i32()?;
-    let partition = u32::try_from(partition).map_err(|_| KraftError::Partition(partition))?;
     let mut record = PartitionRecord {
-        partition: PartitionId(partition),
+        partition: partition_id(reader)?,
         topic_id: TopicId(reader.array()?),
         replicas: brokers(reader)?,
         isr: brokers(reader)?,
@@ -353,6 +443,13 @@ fn put_partition(out: &mut Vec<u8>, record: &PartitionRecord) -> Vec<(u32, Vec<u
     tagged
 }
 
+fn put_change(out: &mut Vec<u8>, change: &PartitionChange) -> Vec<(u32, Vec<u8>)> {
+    out.extend(i32::try_from(change.partition.0).expect("below 2^31").to_be_bytes());
+    out.extend(change.topic_id.0);
+    let leader = change.leader.map(|leader| (CHANGED_LEADER_TAG, leader.0.to_be_bytes().to_vec()));
+    leader.into_iter().collect()
+}
+
 fn put_brokers(out: &mut Vec<u8>, brokers: &[BrokerId]) {
     compact::put_items(out, brokers, |out, broker| out.extend(broker.0.to_be_bytes()));
 }
@@ -379,7 +476,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_an_error() {
         let unknown = |kind, version| Err(KraftError::Unknown { kind, version });
-        assert_eq!(MetadataRecord::decode(&[1, 23, 0, 0]), unknown(23, 0));
+        assert_eq!(MetadataRecord::decode(&[1, 18, 0, 0]), unknown(18, 0));
         assert_eq!(MetadataRecord::decode(&[1, 20, 1, 0]), unknown(20, 1));
         assert_eq!(MetadataRecord::decode(&[1, 3, 3, 0]), unknown(3, 3));
         assert_eq!(MetadataRecord::decode(&[2, 20, 0, 0]), Err(KraftError::Frame(2)));
@@ -440,7 +537,17 @@ mod tests {
                 let (broker, next) = (BrokerId(broker), ProducerId(next));
                 MetadataRecord::ProducerIds { broker, broker_epoch, next }
             }),
+            (0..=i32::MAX.unsigned_abs(), id(), prop::option::of(any::<i32>())).prop_map(
+                |(partition, topic_id, leader)| {
+                    let (partition, leader) = (PartitionId(partition), leader.map(BrokerId));
+                    let change = PartitionChange { partition, topic_id, leader };
+                    MetadataRecord::PartitionChange(change)
+                }
+            ),
             Just(MetadataRecord::NoOp),
+            Just(MetadataRecord::Begin),
+            Just(MetadataRecord::End),
+            Just(MetadataRecord::Abort),
         ]
     }
 

@@ -11,6 +11,7 @@ mod archives;
 mod compacted;
 mod compacted_case;
 mod driver;
+mod keep;
 #[path = "../compaction/rounds.rs"]
 mod rounds;
 mod timeline;
@@ -18,6 +19,7 @@ mod unclean;
 
 use archives::Archive;
 use driver::repeat;
+use keep::Keep;
 use timeline::Timeline;
 use unclean::Recovered;
 
@@ -42,7 +44,7 @@ fn histories_leave_the_files_that_kafka_left() {
         }
         let is_compacted = files != 0;
         for history in timeline.histories().into_iter().filter(|_| !is_compacted) {
-            let outcome = repeat(history);
+            let outcome = repeat(history, &Keep::of(&archive.name));
             files += outcome.files;
             differences.extend(outcome.differences);
         }
@@ -136,7 +138,7 @@ fn damaged_directories_become_what_kafka_makes_of_them_or_better() {
         let Some(variant) = archive.name.strip_prefix("unclean-") else { continue };
         let variant = variant.split('-').next().unwrap_or_default();
         let root = archive.unpack();
-        let recovered = unclean::recover(&root.path());
+        let recovered = unclean::recover(&root.path(), &Keep::of(&archive.name));
         let is_right = match BETTER.iter().find(|it| it.variant == variant) {
             Some(better) => {
                 println!("{}: Kafka {}; here it {}", archive.name, better.kafka, better.ours);

@@ -69,9 +69,6 @@ impl RebuiltProducers {
     }
 }
 
-/// Aborted transactions by their markers' offsets, with the base of the file that names them.
-type Known = BTreeMap<Offset, (Offset, Ended)>;
-
 impl Rebuild<'_, '_> {
     /// Reads the newest snapshot, replays what follows, and writes the snapshots that Kafka would.
     pub fn run(
@@ -79,9 +76,9 @@ impl Rebuild<'_, '_> {
         listed: BTreeMap<Offset, ByteCount>,
         txn_indexes: &BTreeMap<Offset, ByteCount>,
     ) -> Result<RebuiltProducers, OpenError> {
-        let known = self.read_aborted(txn_indexes)?;
         let mut snapshots = self.tidy(listed)?;
         let (mut at, mut producers) = self.load(&mut snapshots)?;
+        let mut older = self.load_older(at, &snapshots)?;
         let mut snapshots: BTreeSet<Offset> = snapshots.into_keys().collect();
         let mut newest = snapshots.last().copied().unwrap_or(self.log_start);
         let end = self.spans.last().map_or(self.log_start, |last| last.end);
@@ -97,17 +94,30 @@ impl Rebuild<'_, '_> {
                 newest = at;
             }
             let listed = txn_indexes.get(&span.base).copied();
-            let is_whole = at <= span.base;
+            let mut is_whole = at <= span.base;
             let mut ended = Vec::new();
             if at < span.end {
                 let from = at.max(span.base);
                 ended = replay(&mut self, *span, from, &mut producers)?;
                 at = span.end;
             }
+            if let Some((from, producers)) = older.as_mut().filter(|it| it.0 < span.end) {
+                is_whole |= *from <= span.base;
+                let from = std::mem::replace(from, span.end).max(span.base);
+                ended = replay(&mut self, *span, from, producers)?;
+            }
             // What was not replayed from its first batch on is as its file says.
             let length = match is_whole && span.base < span.end {
                 true => self.rewrite(span.base, &ended, listed)?,
-                false => self.complete(*span, &known, &mut ended, listed)?,
+                false => {
+                    let known = self.read_aborted(*span, listed)?;
+                    ended.retain(|it| {
+                        known.last().is_none_or(|last| last.last_offset < it.last_offset)
+                    });
+                    let is_short = !ended.is_empty();
+                    ended.splice(0..0, known);
+                    if is_short { self.rewrite(span.base, &ended, listed)? } else { listed }
+                }
             };
             aborted_files.extend(length.map(|length| (span.base, length)));
             aborted.append(&mut ended);
@@ -121,42 +131,18 @@ impl Rebuild<'_, '_> {
         Ok(RebuiltProducers { producers, snapshots, aborted, aborted_files })
     }
 
-    /// The entries of all `.txnindex` files.
+    /// The entries of a `.txnindex` up to the segment's end.
     fn read_aborted(
         &mut self,
-        txn_indexes: &BTreeMap<Offset, ByteCount>,
-    ) -> Result<Known, OpenError> {
-        let mut known = Known::new();
-        for (base, length) in txn_indexes {
-            let name = SegmentFile::new(*base, FileKind::TxnIndex).to_string();
-            let bytes = self.files.read_range(&name, 0, length.0.min(TXN_INDEX_BYTES_MAX))?;
-            let entries = aborted::entries(&bytes).map_while(Result::ok);
-            let ended = entries.filter_map(|it| Ended::of_entry(&it));
-            known.extend(ended.map(|it| (it.last_offset, (*base, it))));
-        }
-        Ok(known)
-    }
-
-    /// Puts what the files know of a segment that was not replayed from its first batch on before
-    /// what was. A segment that was split has entries of its other part, or lacks its own: then
-    /// its file is made anew, as when the replay found more. Returns the file's length.
-    fn complete(
-        &mut self,
         span: Span,
-        known: &Known,
-        ended: &mut Vec<Ended>,
         length: Option<ByteCount>,
-    ) -> Result<Option<ByteCount>, OpenError> {
-        let is_own = |at: Offset| span.base <= at && at < span.end;
-        let is_moved = |(at, (base, _)): (&Offset, &(Offset, Ended))| {
-            is_own(*at) != (*base == span.base) && (is_own(*at) || *base == span.base)
-        };
-        let own = || known.range(span.base..span.end.max(span.base));
-        let last = own().next_back().map(|(at, _)| *at);
-        ended.retain(|it| last < Some(it.last_offset));
-        let is_right = ended.is_empty() && !known.iter().any(is_moved);
-        ended.splice(0..0, own().map(|(_, (_, it))| *it));
-        if is_right { Ok(length) } else { self.rewrite(span.base, ended, length) }
+    ) -> Result<Vec<Ended>, OpenError> {
+        let Some(length) = length else { return Ok(Vec::new()) };
+        let name = SegmentFile::new(span.base, FileKind::TxnIndex).to_string();
+        let bytes = self.files.read_range(&name, 0, length.0.min(TXN_INDEX_BYTES_MAX))?;
+        let entries = aborted::entries(&bytes).map_while(Result::ok);
+        let ended = entries.filter_map(|it| Ended::of_entry(&it));
+        Ok(ended.filter(|it| span.base <= it.last_offset && it.last_offset < span.end).collect())
     }
 
     /// Makes a `.txnindex` what the log says; returns the length of the file, if there is one.
@@ -232,6 +218,32 @@ impl Rebuild<'_, '_> {
             self.remove(at)?;
         }
         Ok((self.log_start, Producers::default()))
+    }
+
+    /// Where a segment was cut apart, its transactions belong to files anew: state from a snapshot
+    /// before it, which the newest one that was loaded, for `at`, is too late for.
+    fn load_older(
+        &mut self,
+        at: Offset,
+        snapshots: &BTreeMap<Offset, ByteCount>,
+    ) -> Result<Option<(Offset, Producers)>, OpenError> {
+        // What was split off stood in the segment before it.
+        let before = |base: Offset| self.spans.iter().map(|it| it.base).rfind(|it| *it < base);
+        let split = self.report.split.iter().map(|base| before(*base).unwrap_or(*base));
+        let changed = self.report.damages.iter().map(|it| it.segment).chain(split).min();
+        let Some(from) = changed else { return Ok(None) };
+        if at <= from {
+            return Ok(None);
+        }
+        for (at, length) in snapshots.range(..=from).rev() {
+            let length = length.0.min(SNAPSHOT_BYTES_MAX);
+            let bytes = self.files.read_range(&name(*at), 0, length)?;
+            if let Ok(entries) = producer_snapshot::decode(&bytes) {
+                let producers = Producers::of_entries(&entries, self.now, self.expiration_ms);
+                return Ok(Some((*at, producers)));
+            }
+        }
+        Ok(Some((self.log_start, Producers::default())))
     }
 }
 

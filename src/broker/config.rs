@@ -6,6 +6,8 @@
 //! config beats them all.
 
 mod describe;
+mod dynamic;
+mod groups;
 mod markdown;
 mod server_settings;
 mod source;
@@ -19,7 +21,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use describe::{ConfigSource, Described, Synonym, describe_server, describe_topic};
+pub use describe::{
+    ConfigSource, Described, Synonym, describe_common, describe_metrics, describe_server,
+    describe_topic,
+};
+pub use dynamic::{
+    DynamicError, is_dynamic, server_list_default, server_name_of, topic_list_default,
+    validate_dynamic,
+};
+pub use groups::{GroupConfigError, describe_group, validate_group};
 pub use markdown::markdown_table;
 pub use source::Origin;
 pub use topic::{TopicConfigError, TopicConfigs};
@@ -49,6 +59,7 @@ pub struct Sources {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServerConfig {
     given: BTreeMap<&'static str, Value>,
+    layers: dynamic::Layers,
     /// `node.id`.
     pub node_id: BrokerId,
     /// `log.dirs` or `log.dir`, when given.
@@ -275,6 +286,7 @@ impl ServerConfig {
             workers_bounded_max: values.count("uringlog.workers.bounded.max"),
             workers_unbounded_max: values.count("uringlog.workers.unbounded.max"),
             partitions_max: values.count("uringlog.partitions.max"),
+            layers: dynamic::Layers::default(),
             given,
         }
     }

@@ -14,6 +14,12 @@ pub mod capacity;
 
 pub mod image;
 
+pub mod settings;
+
+pub mod alterations;
+
+pub mod quota;
+
 mod journals;
 
 mod ports;

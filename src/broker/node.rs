@@ -14,7 +14,7 @@ use crate::broker::config::ServerConfig;
 use crate::broker::directory::{Checkpoints, Found, FoundPartitions, PartitionKey};
 use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
-use crate::broker::mail::{ControllerOrder, NewTopic, ProducerIdBlock};
+use crate::broker::mail::{ControllerOrder, Decide, NewTopic, ProducerIdBlock};
 use crate::broker::placement::{broker_of, shard_of};
 use crate::format::properties::DirectoryId;
 use crate::shard::{Engine, Mailbox, Partition};
@@ -106,6 +106,8 @@ pub struct Node {
     /// The shard's engine.
     pub engine: Engine,
     image: RefCell<Arc<Image>>,
+    /// The settings with what was changed at run time.
+    config: RefCell<Arc<ServerConfig>>,
     partitions: RefCell<HashMap<TopicId, Own>>,
     controller: Mailbox<ControllerOrder>,
     serving: Cell<bool>,
@@ -124,8 +126,10 @@ impl Node {
         engine: Engine,
         controller: Mailbox<ControllerOrder>,
     ) -> Rc<Node> {
+        let config = RefCell::new(Arc::new(shared.config.clone()));
         Rc::new(Node {
             shard,
+            config,
             shared,
             engine,
             image: RefCell::default(),
@@ -147,6 +151,16 @@ impl Node {
     /// The image that clients see now.
     pub fn image(&self) -> Arc<Image> {
         self.image.borrow().clone()
+    }
+
+    /// The settings as they are now.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.borrow().clone()
+    }
+
+    /// Settings that were changed at run time take effect.
+    pub(crate) fn set_config(&self, config: ServerConfig) {
+        *self.config.borrow_mut() = Arc::new(config);
     }
 
     /// Which broker leads a partition.
@@ -255,6 +269,16 @@ impl Node {
     pub async fn delete_topics(&self, topics: Vec<TopicId>) -> Vec<Result<(), Refusal>> {
         let count = topics.len();
         let order = |answer| ControllerOrder::DeleteTopics { topics, answer };
+        self.ask(order).await.unwrap_or_else(|refusal| vec![Err(refusal); count])
+    }
+
+    /// Asks the controller for changes, or only whether they could be made; every one is answered.
+    pub async fn change(&self, changes: Vec<Decide>, is_trial: bool) -> Vec<Result<(), Refusal>> {
+        let count = changes.len();
+        if count == 0 {
+            return Vec::new();
+        }
+        let order = |answer| ControllerOrder::Change { changes, is_trial, answer };
         self.ask(order).await.unwrap_or_else(|refusal| vec![Err(refusal); count])
     }
 

@@ -102,5 +102,6 @@ async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answ
         Request::InitProducerId(request) => {
             control::encode(&header, api::init_producer_id::answer(node, request).await)
         }
+        Request::Admin(request) => api::admin::answer(node, &header, request).await,
     })
 }

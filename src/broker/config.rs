@@ -74,6 +74,8 @@ pub struct ServerConfig {
     pub fetch_bytes_max: ByteCount,
     /// `max.connections`, for each shard.
     pub connections_max: u32,
+    /// `max.incremental.fetch.session.cache.slots`, for each shard.
+    pub fetch_sessions_max: u32,
     /// `connections.max.idle.ms`; `None` is for ever.
     pub connection_idle_ms_max: Option<u64>,
     /// `log.retention.check.interval.ms`.
@@ -258,6 +260,7 @@ impl ServerConfig {
             request_bytes_max: values.bytes("socket.request.max.bytes"),
             fetch_bytes_max: values.bytes("fetch.max.bytes"),
             connections_max: values.count("max.connections"),
+            fetch_sessions_max: values.count("max.incremental.fetch.session.cache.slots"),
             connection_idle_ms_max: u64::try_from(idle_ms).ok(),
             retention_check_ms: values.bytes("log.retention.check.interval.ms").0,
             first_task_delay_ms: values.bytes("log.initial.task.delay.ms").0,

@@ -20,6 +20,10 @@ pub mod alterations;
 
 pub mod quota;
 
+pub mod sessions;
+
+mod throttle;
+
 mod journals;
 
 mod ports;

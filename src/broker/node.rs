@@ -16,9 +16,11 @@ use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
 use crate::broker::mail::{ControllerOrder, Decide, NewTopic, ProducerIdBlock};
 use crate::broker::placement::{broker_of, shard_of};
+use crate::broker::quota::Meters;
+use crate::broker::sessions::Sessions;
 use crate::format::properties::DirectoryId;
 use crate::shard::{Engine, Mailbox, Partition};
-use crate::units::{BrokerId, PartitionId, ProducerId, TopicId};
+use crate::units::{BrokerId, PartitionId, ProducerId, TopicId, usize_of};
 use crate::wire::error::ErrorCode;
 use crate::wire::topics::{CurrentLeader, NodeEndpoint, TopicKey};
 
@@ -114,6 +116,12 @@ pub struct Node {
     told_serving: Notify,
     producer_ids: Mutex<ProducerIdBlock>,
     complaints: Complaints,
+    /// When this shard started.
+    pub(crate) started: Instant,
+    /// What clients have sent and fetched.
+    pub(crate) meters: RefCell<Meters>,
+    /// What clients fetch.
+    pub(crate) sessions: RefCell<Sessions>,
     /// Partitions that are there and could not be opened, with the reason.
     unopened: RefCell<BTreeMap<PartitionKey, String>>,
 }
@@ -126,6 +134,7 @@ impl Node {
         engine: Engine,
         controller: Mailbox<ControllerOrder>,
     ) -> Rc<Node> {
+        let slots = usize_of(u64::from(shared.config.fetch_sessions_max));
         let config = RefCell::new(Arc::new(shared.config.clone()));
         Rc::new(Node {
             shard,
@@ -139,6 +148,9 @@ impl Node {
             told_serving: Notify::new(),
             producer_ids: Mutex::new(ProducerIdBlock { next: 0, end: 0 }),
             complaints: Complaints::default(),
+            started: Instant::now(),
+            meters: RefCell::default(),
+            sessions: RefCell::new(Sessions::new(slots)),
             unopened: RefCell::default(),
         })
     }

@@ -8,6 +8,8 @@ pub mod produce;
 
 pub mod fetch;
 
+mod fetch_end;
+
 pub mod list_offsets;
 
 pub mod offset_for_leader_epoch;

@@ -54,7 +54,7 @@ fn find(node: &Node, topic: &Topic, index: i32) -> Result<Partition, ErrorCode> 
 
 fn advance(partition: &Partition, offset: i64) -> Result<Offset, ErrorCode> {
     let policy = partition.config().cleanup_policy;
-    if !policy.delete {
+    if policy.compact && !policy.delete {
         return Err(ErrorCode::PolicyViolation);
     }
     let to = target(offset, &partition.cursors())?;

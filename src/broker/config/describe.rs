@@ -131,7 +131,7 @@ fn server_synonyms(server: &ServerConfig, names: &[&'static str]) -> Vec<Synonym
         names.iter().filter_map(synonym).collect::<Vec<_>>()
     };
     let layers = &server.layers;
-    let fixed = if layers.fixed.is_empty() { &server.given } else { &layers.fixed };
+    let fixed = layers.fixed.as_ref().unwrap_or(&server.given);
     let dynamic = |layer: &BTreeMap<String, String>, name: &str| {
         layer.get(name).filter(|_| dynamic::is_dynamic(name)).cloned()
     };

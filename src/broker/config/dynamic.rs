@@ -26,8 +26,8 @@ pub(super) struct Layers {
     pub own: BTreeMap<String, String>,
     /// For all brokers.
     pub all: BTreeMap<String, String>,
-    /// From the file and the command line.
-    pub fixed: BTreeMap<&'static str, Value>,
+    /// From the file and the command line; `None` as long as nothing was changed.
+    pub fixed: Option<BTreeMap<&'static str, Value>>,
 }
 
 /// Why a setting can't be changed at run time: the message of an INVALID_REQUEST answer.
@@ -126,10 +126,7 @@ impl ServerConfig {
         all: &BTreeMap<String, String>,
         own: &BTreeMap<String, String>,
     ) -> ServerConfig {
-        let fixed = match self.layers.fixed.is_empty() {
-            true => self.given.clone(),
-            false => self.layers.fixed.clone(),
-        };
+        let fixed = self.layers.fixed.as_ref().unwrap_or(&self.given).clone();
         let mut given = fixed.clone();
         for (overrides, origin) in [(all, "all brokers' config"), (own, "the broker's config")] {
             for (name, value) in overrides.iter().filter(|(name, _)| is_dynamic(name)) {
@@ -138,7 +135,7 @@ impl ServerConfig {
                 given.insert(setting.name, Value { text, origin: Origin::Flag(origin) });
             }
         }
-        let layers = Layers { own: own.clone(), all: all.clone(), fixed };
+        let layers = Layers { own: own.clone(), all: all.clone(), fixed: Some(fixed) };
         // None of the fields besides these can be changed at run time.
         ServerConfig { given, layers, ..self.clone() }
     }

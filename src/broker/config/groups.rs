@@ -150,10 +150,10 @@ pub enum GroupConfigError {
         why: String,
     },
     /// Below what the broker allows.
-    #[error("{0} must be greater than or equal to group.{}", with("min", .0))]
+    #[error("{0} must be greater than or equal to group.{bound}", bound = with("min", .0))]
     TooSmall(&'static str),
     /// Above what the broker allows.
-    #[error("{0} must be less than or equal to group.{}", with("max", .0))]
+    #[error("{0} must be less than or equal to group.{bound}", bound = with("max", .0))]
     TooLarge(&'static str),
 }
 

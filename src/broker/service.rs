@@ -85,7 +85,7 @@ async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answ
             control::encode(&header, api::metadata::answer(node, request, version).await)
         }
         Request::ListOffsets(request) => {
-            control::encode(&header, api::list_offsets::answer(node, request).await)
+            control::encode(&header, api::list_offsets::answer(node, request, version).await)
         }
         Request::OffsetForLeaderEpoch(request) => {
             control::encode(&header, api::offset_for_leader_epoch::answer(node, request).await)

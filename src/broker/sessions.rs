@@ -141,8 +141,8 @@ impl Sessions {
     /// Which partitions of the request the answer has to name, by their place.
     ///
     /// # Errors
-    /// INVALID_FETCH_SESSION_EPOCH when a further request came meanwhile, FETCH_SESSION_ID_NOT_FOUND
-    /// when the session had to make room.
+    /// INVALID_FETCH_SESSION_EPOCH when a further request came meanwhile,
+    /// FETCH_SESSION_ID_NOT_FOUND when the session had to make room.
     pub fn select(
         &self,
         context: Context,

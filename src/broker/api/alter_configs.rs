@@ -1,5 +1,5 @@
-//! AlterConfigs (33), versions 0 to 2: all configs of a resource are replaced at once. Older clients
-//! send it; newer ones IncrementalAlterConfigs.
+//! AlterConfigs (33), versions 0 to 2: all configs of a resource are replaced at once. Older
+//! clients send it; newer ones IncrementalAlterConfigs.
 //!
 //! - Changes go through the controller into the metadata log and take effect on every shard before
 //!   the answer leaves.

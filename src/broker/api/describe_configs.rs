@@ -1,8 +1,8 @@
 //! DescribeConfigs (32), versions 1 to 4: settings of topics, of this broker, of groups and of
 //! subscriptions to clients' metrics.
 //!
-//! - A broker is named by its id; every shard's id means the one broker that they are. An empty name
-//!   asks for what was set for all brokers.
+//! - A broker is named by its id; every shard's id means the one broker that they are. An empty
+//!   name asks for what was set for all brokers.
 //! - Synonyms (where a value comes from, in the order of precedence) and documentation on demand.
 //! - No setting is secret.
 

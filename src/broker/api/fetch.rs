@@ -1,7 +1,7 @@
 //! Fetch (1), versions 4 to 18.
 //!
-//! - Sessions (KIP-227): a request that goes on with one reads all of its partitions, and the answer
-//!   names those that have something new.
+//! - Sessions (KIP-227): a request that goes on with one reads all of its partitions, and the
+//!   answer names those that have something new.
 //! - A client that is over its byte rate gets an empty answer with a throttle time.
 //! - Partitions are read in the request's order, each within its own limit and what is left of the
 //!   request's; the first one with anything to read gives at least one whole batch.

@@ -52,11 +52,13 @@ fn quotas_are_kept_changed_and_removed() {
     let broker = Launch::new("uring").start();
     let mut client = broker.connect();
     assert_eq!(alter(&mut client, Some("c"), ("producer_byte_rate", Some(1_500.0))), 0);
-    assert_eq!(alter(&mut client, None, ("consumer_byte_rate", Some(2_500.5))), 0);
+    assert_eq!(alter(&mut client, None, ("consumer_byte_rate", Some(2_500.0))), 0);
     assert_eq!(alter(&mut client, Some("c"), ("no.such.key", Some(1.0))), INVALID_REQUEST);
     assert_eq!(alter(&mut client, Some("c"), ("producer_byte_rate", Some(-1.0))), INVALID_REQUEST);
+    let halves = ("producer_byte_rate", Some(1_500.5));
+    assert_eq!(alter(&mut client, Some("c"), halves), INVALID_REQUEST, "bytes are whole");
     let own = (Some("c".to_owned()), "producer_byte_rate".to_owned(), 1_500.0);
-    let all = (None, "consumer_byte_rate".to_owned(), 2_500.5);
+    let all = (None, "consumer_byte_rate".to_owned(), 2_500.0);
     let mut before = described(&mut client);
     before.sort_by(|one, other| one.1.cmp(&other.1));
     assert_eq!(before, [all.clone(), own]);

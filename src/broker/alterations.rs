@@ -311,11 +311,14 @@ mod tests {
         image
     }
 
+    /// Names and values that a change writes.
+    type Written = Vec<(String, Option<String>)>;
+
     fn change(
         image: &mut Image,
         resource: &ConfigResource,
         (name, operation): (&str, Operation),
-    ) -> Result<Vec<(String, Option<String>)>, (ErrorCode, String)> {
+    ) -> Result<Written, (ErrorCode, String)> {
         let server = ServerConfig::defaults();
         let alteration = Alteration::Some(vec![(name.to_owned(), operation)]);
         let records = decide(image, &server, (resource, alteration));
@@ -334,7 +337,7 @@ mod tests {
         Operation::Set(value.to_owned())
     }
 
-    fn one(name: &str, value: Option<&str>) -> Vec<(String, Option<String>)> {
+    fn one(name: &str, value: Option<&str>) -> Written {
         vec![(name.to_owned(), value.map(str::to_owned))]
     }
 

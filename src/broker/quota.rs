@@ -221,8 +221,11 @@ mod tests {
     use super::*;
     use crate::units::u64_of;
 
-    fn quotas(entities: &[(&[(&str, Option<&str>)], f64)]) -> BTreeMap<QuotaEntity, Quotas> {
-        let entity = |(parts, rate): &(&[(&str, Option<&str>)], f64)| {
+    /// Parts of an entity, and its rate.
+    type Entity<'a> = (&'a [(&'a str, Option<&'a str>)], f64);
+
+    fn quotas(entities: &[Entity<'_>]) -> BTreeMap<QuotaEntity, Quotas> {
+        let entity = |(parts, rate): &Entity<'_>| {
             let parts =
                 parts.iter().map(|(kind, name)| ((*kind).to_owned(), name.map(str::to_owned)));
             (parts.collect(), Quotas::from([(PRODUCER_BYTE_RATE.to_owned(), *rate)]))
@@ -230,7 +233,7 @@ mod tests {
         entities.iter().map(entity).collect()
     }
 
-    fn found(entities: &[(&[(&str, Option<&str>)], f64)], client: &str) -> Option<(f64, String)> {
+    fn found(entities: &[Entity<'_>], client: &str) -> Option<(f64, String)> {
         let limit = limit(&quotas(entities), (ANONYMOUS, client), PRODUCER_BYTE_RATE)?;
         Some((limit.rate, format!("{}/{}", limit.shared_by.0, limit.shared_by.1)))
     }
@@ -239,7 +242,7 @@ mod tests {
     fn the_most_specific_quota_goes() {
         let (user, any_user) = (("user", Some(ANONYMOUS)), ("user", None));
         let (client, any_client) = (("client-id", Some("c")), ("client-id", None));
-        let all: &[(&[(&str, Option<&str>)], f64)] = &[
+        let all: &[Entity<'_>] = &[
             (&[user, client], 1.0),
             (&[user, any_client], 2.0),
             (&[user], 3.0),

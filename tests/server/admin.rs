@@ -112,7 +112,7 @@ fn configs_are_changed_explained_and_kept() {
         assert_eq!(alter(&mut client, all, set("7000000"), false), 0);
         assert_eq!(of_topic(&mut client).0, "7000000");
         assert_eq!(alter(&mut client, own, set("8000000"), false), 0);
-        let sources = vec![FROM_BROKER, FROM_ALL_BROKERS];
+        let sources = [FROM_BROKER, FROM_ALL_BROKERS];
         assert_eq!(value(&mut client, own, "log.retention.ms").2[..2], sources[..]);
         let change = ("retention.ms", SET, Some("9000000"));
         assert_eq!(alter(&mut client, topic, change, true), 0);

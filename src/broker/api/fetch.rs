@@ -47,7 +47,7 @@ pub async fn answer(
     let asker = Asker { node: &node, header: &header, connection: &connection };
     let session = match asker.begin(&mut request) {
         Ok(session) => session,
-        Err(refused) => return refused,
+        Err(error) => return refuse(&node, &header, error),
     };
     let reader = Reader { node: &node, version: header.version, request: &request };
     // No longer than a connection may be idle: whoever asked for more is gone by then.

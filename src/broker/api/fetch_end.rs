@@ -42,15 +42,13 @@ impl Asker<'_> {
     /// client's rate can give at once.
     ///
     /// # Errors
-    /// The answer that refuses it.
-    pub fn begin(&self, request: &mut FetchRequest) -> Result<Context, Answer> {
+    /// As [`crate::broker::sessions::Sessions::begin`].
+    pub fn begin(&self, request: &mut FetchRequest) -> Result<Context, ErrorCode> {
         let now_ms = self.node.uptime_ms();
         if let Some(bytes) = self.node.bytes_at_once(CONSUMER_BYTE_RATE, self.header) {
             request.bytes_max = request.bytes_max.min(bytes);
         }
-        let sessions = &mut *self.node.sessions.borrow_mut();
-        let begun = sessions.begin(request, self.by_id(), now_ms);
-        begun.map_err(|error| refuse(self.node, self.header, error))
+        self.node.sessions.borrow_mut().begin(request, self.by_id(), now_ms)
     }
 
     /// Makes the answer of what was read.

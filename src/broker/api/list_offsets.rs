@@ -5,8 +5,8 @@
 //!   nothing without tiers; 0 and up the first record at that time or later.
 //! - A record at or beyond the high watermark is not shown: in the device tier it isn't durable.
 //! - The leader epoch that the client believes in is checked from version 4 on.
-//! - A special time that the request's version doesn't have yet is error 35, and a partition that is
-//!   asked for twice error 42.
+//! - A special time that the request's version doesn't have yet is error 35, a partition that is
+//!   asked for twice is error 42.
 
 use std::collections::HashSet;
 

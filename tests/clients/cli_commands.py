@@ -88,20 +88,16 @@ add(
     "--list --exclude-internal",
 )
 
-# One record a run, so that offsets, batches and sizes don't depend on time.
-for _ in range(4):
-    LIST.append(Command("records", "console-producer", "--topic records".split(), "k:value\n"))
-add(
-    "records",
-    "console-producer",
-    "--topic plain --property parse.key=true --property key.separator=:",
-    "--topic compacted",
-    stdin="key:value\n",
-)
+# One record a run, so that batches and sizes don't depend on time, and keys, so that partitions
+# don't depend on chance.
+KEYED = "--reader-property parse.key=true --reader-property key.separator=:"
+for key in ("a", "b", "c", "d", "e", "f"):
+    add("records", "console-producer", f"--topic records {KEYED}", stdin=f"{key}:value\n")
+add("records", "console-producer", f"--topic compacted {KEYED}", stdin="key:value\n")
+add("records", "console-producer", "--topic compacted", stdin="no key\n")
 add(
     "records",
     "console-consumer",
-    "--topic plain --from-beginning --max-messages 1 --timeout-ms 20000 --partition {partition}",
     "--topic records --partition 0 --offset 0 --timeout-ms 3000",
     "--topic records --partition 1 --offset earliest --timeout-ms 3000",
     "--topic records --partition 7 --offset earliest --timeout-ms 3000",

@@ -26,14 +26,13 @@ from server import StockKafka, Uringlog
 
 RESULTS = lib.ROOT / "results"
 
-# The same for both, so that internal topics look alike.
-SETTINGS = (
-    "offsets.topic.num.partitions=4",
-    "offsets.topic.replication.factor=1",
-    "transaction.state.log.num.partitions=4",
-    "transaction.state.log.replication.factor=1",
-    "transaction.state.log.min.isr=1",
-    "group.initial.rebalance.delay.ms=0",
+# Kafka's defaults, which scripts/kafka changes for the tests and uringlog has.
+DEFAULTS = (
+    "offsets.topic.num.partitions=50",
+    "transaction.state.log.num.partitions=50",
+    "group.initial.rebalance.delay.ms=3000",
+    # What uringlog is started with.
+    "log.flush.interval.messages=9223372036854775807",
 )
 
 Outcome = namedtuple("Outcome", "status text seconds")
@@ -49,9 +48,15 @@ EXPLAINED = [
         r"^configs --describe --entity-type brokers --entity-name 1 --all",
         "settings that mean nothing here are unknown, others are ours",
     ),
+    (r"^console-producer --topic compacted$", "records without a key are not looked for"),
+    (r"^configs .*--all", "settings of tiered storage are not known here"),
     (
-        r"^configs .*--all",
-        "settings of tiered storage are not known here",
+        r"^topics --describe",
+        "Kafka keeps min.insync.replicas of all brokers in its metadata log (KIP-966)",
+    ),
+    (
+        r"^topics --create .*--replication-factor 3",
+        "says why there can be one replica only",
     ),
 ]
 
@@ -103,7 +108,7 @@ class Side:
 
     def run(self, command, timeout):
         fields = {name: str(path) for name, path in self.files.items()}
-        fields |= {"broker": "1", "partition": "0"}
+        fields["broker"] = "1"
         words = [word.format(**fields) if "{" in word else word for word in command.arguments]
         line = [lib.KAFKA, command.tool, *placed(command.tool, words, self.server.bootstrap)]
         began = time.monotonic()
@@ -168,8 +173,7 @@ def write_files(directory):
     return paths
 
 
-def run_all(sides, commands, options):
-    rows = []
+def run_all(rows, sides, commands, options):
     for number, command in enumerate(commands, 1):
         outcomes = [side.run(command, options.timeout) for side in sides]
         texts = [
@@ -181,7 +185,6 @@ def run_all(sides, commands, options):
         shown = "same" if same else explanation(command) or "DIFFERENT"
         line = f"{command.tool} {' '.join(command.arguments)}"
         print(f"{number:4} {line[:100]:100} {shown}", flush=True)
-    return rows
 
 
 def write_raw(rows, sides):
@@ -261,16 +264,19 @@ def main():
     with tempfile.TemporaryDirectory(prefix="cli-tools-") as work:
         files = write_files(work)
         ours = Uringlog(
-            Path(work) / "uringlog", options.binary, options.engine, "page-cache", 1, SETTINGS
+            Path(work) / "uringlog", options.binary, options.engine, "page-cache", 1
         )
         sides = [
-            Side("kafka", StockKafka(Path(work) / "kafka", 1), files),
+            Side("kafka", StockKafka(Path(work) / "kafka", 1, DEFAULTS), files),
             Side("uringlog", ours, files),
         ]
+        rows = []
         try:
             for side in sides:
                 side.server.start()
-            rows = run_all(sides, commands, options)
+            run_all(rows, sides, commands, options)
+        except KeyboardInterrupt:
+            print("cli-tools: interrupted; what was run is written", flush=True)
         finally:
             for side in sides:
                 side.server.kill()

@@ -6,6 +6,8 @@
 //! config beats them all.
 
 mod describe;
+mod dynamic;
+mod groups;
 mod markdown;
 mod server_settings;
 mod source;
@@ -19,7 +21,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use describe::{ConfigSource, Described, Synonym, describe_server, describe_topic};
+pub use describe::{
+    ConfigSource, Described, Synonym, describe_common, describe_metrics, describe_server,
+    describe_topic,
+};
+pub use dynamic::{
+    DynamicError, is_dynamic, server_list_default, server_name_of, topic_list_default,
+    validate_dynamic,
+};
+pub use groups::{GroupConfigError, describe_group, validate_group};
 pub use markdown::markdown_table;
 pub use source::Origin;
 pub use topic::{TopicConfigError, TopicConfigs};
@@ -49,6 +59,7 @@ pub struct Sources {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServerConfig {
     given: BTreeMap<&'static str, Value>,
+    layers: dynamic::Layers,
     /// `node.id`.
     pub node_id: BrokerId,
     /// `log.dirs` or `log.dir`, when given.
@@ -63,6 +74,8 @@ pub struct ServerConfig {
     pub fetch_bytes_max: ByteCount,
     /// `max.connections`, for each shard.
     pub connections_max: u32,
+    /// `max.incremental.fetch.session.cache.slots`, for each shard.
+    pub fetch_sessions_max: u32,
     /// `connections.max.idle.ms`; `None` is for ever.
     pub connection_idle_ms_max: Option<u64>,
     /// `log.retention.check.interval.ms`.
@@ -249,6 +262,7 @@ impl ServerConfig {
             request_bytes_max: values.bytes("socket.request.max.bytes"),
             fetch_bytes_max: values.bytes("fetch.max.bytes"),
             connections_max: values.count("max.connections"),
+            fetch_sessions_max: values.count("max.incremental.fetch.session.cache.slots"),
             connection_idle_ms_max: u64::try_from(idle_ms).ok(),
             retention_check_ms: values.bytes("log.retention.check.interval.ms").0,
             first_task_delay_ms: values.bytes("log.initial.task.delay.ms").0,
@@ -278,6 +292,7 @@ impl ServerConfig {
             workers_bounded_max: values.count("uringlog.workers.bounded.max"),
             workers_unbounded_max: values.count("uringlog.workers.unbounded.max"),
             partitions_max: values.count("uringlog.partitions.max"),
+            layers: dynamic::Layers::default(),
             given,
         }
     }

@@ -15,7 +15,7 @@ use crate::broker::errors::Refusal;
 use crate::broker::image::{Image, Topic};
 use crate::broker::leftovers;
 use crate::broker::mail::{
-    Applied, ControllerOrder, NewTopic, Opened, ProducerIdBlock, ShardOrder,
+    Applied, ControllerOrder, Decide, NewTopic, Opened, ProducerIdBlock, ShardOrder,
 };
 use crate::broker::metadata_log::{MetadataError, MetadataLog};
 use crate::broker::node::Node;
@@ -100,6 +100,9 @@ impl Controller {
                 }
                 ControllerOrder::DeleteTopics { topics, answer } => {
                     drop(answer.send(self.delete_topics(&topics).await));
+                }
+                ControllerOrder::Change { changes, is_trial, answer } => {
+                    drop(answer.send(self.change(changes, is_trial).await));
                 }
                 ControllerOrder::ProducerIds { answer } => {
                     drop(answer.send(self.producer_ids().await));
@@ -224,6 +227,57 @@ impl Controller {
             }
         }
         wanted.iter().map(|id| if gone.contains(id) { Ok(()) } else { Err(unknown()) }).collect()
+    }
+
+    async fn change(&mut self, changes: Vec<Decide>, is_trial: bool) -> Vec<Result<(), Refusal>> {
+        // Each change is decided on what those before it have made of the image.
+        let mut image = self.log.image().clone();
+        let decide = |decide: Decide| {
+            let records = decide(&image)?;
+            for record in &records {
+                image.apply(record).expect("it was decided on this image");
+            }
+            Ok(records)
+        };
+        let decided: Vec<Result<Vec<MetadataRecord>, Refusal>> =
+            changes.into_iter().map(decide).collect();
+        let groups: Vec<_> =
+            decided.iter().flatten().filter(|it| !it.is_empty()).cloned().collect();
+        let made = if is_trial || groups.is_empty() {
+            Ok(HashSet::new())
+        } else {
+            self.make(&groups).await
+        };
+        let outcome = |decided: Result<Vec<MetadataRecord>, Refusal>| {
+            let (records, lost) = (decided?, made.as_ref().map_err(Clone::clone)?);
+            let is_lost = |record: &MetadataRecord| match record {
+                MetadataRecord::Partition(it) => lost.contains(&(it.topic_id, it.partition)),
+                _ => false,
+            };
+            match records.iter().any(is_lost) {
+                true => Err(Refusal::new(
+                    ErrorCode::KafkaStorageError,
+                    "a partition could not be made and is offline; the broker's log says why",
+                )),
+                false => Ok(()),
+            }
+        };
+        decided.into_iter().map(outcome).collect()
+    }
+
+    /// Writes and publishes; returns the partitions that some shard could not make.
+    async fn make(
+        &mut self,
+        groups: &[Vec<MetadataRecord>],
+    ) -> Result<HashSet<(TopicId, PartitionId)>, Refusal> {
+        self.log.write(groups).await.map_err(|error| storage_refusal(&error))?;
+        let applied = self.publish().await.ok_or_else(stopping)?;
+        let lost = applied.failed.into_iter().map(|(topic, partition, reason)| {
+            let name = self.name_of(topic);
+            tracing::error!("partition {name}-{partition} is offline: {reason}");
+            (topic, partition)
+        });
+        Ok(lost.collect())
     }
 
     async fn producer_ids(&mut self) -> Result<ProducerIdBlock, Refusal> {

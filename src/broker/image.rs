@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::broker::settings::Settings;
 use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionChange, PartitionRecord};
 use crate::format::names::TopicName;
-use crate::units::{LeaderEpoch, PartitionId, TopicId};
+use crate::units::{LeaderEpoch, Offset, PartitionId, TopicId};
 
 /// Topic configs as they were set: Kafka's names and the values' text.
 pub type Overrides = BTreeMap<String, String>;
@@ -36,6 +37,11 @@ impl Topic {
     /// The numbers of its partitions, from 0.
     pub fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
         (0..self.partition_count()).map(PartitionId)
+    }
+
+    /// Whether it has a partition with this number, as the wire has it.
+    pub fn has(&self, index: i32) -> bool {
+        u32::try_from(index).is_ok_and(|number| number < self.partition_count())
     }
 
     /// Leader epoch of a partition; `None` when there is no such partition.
@@ -77,6 +83,9 @@ pub struct Image {
     features: BTreeMap<String, i16>,
     next_producer_id: i64,
     partition_count: u64,
+    settings: Arc<Settings>,
+    /// Where the metadata log ended when this image was published.
+    pub log_end: Offset,
 }
 
 impl Image {
@@ -116,6 +125,16 @@ impl Image {
         self.next_producer_id
     }
 
+    /// Levels of all features.
+    pub fn features(&self) -> &BTreeMap<String, i16> {
+        &self.features
+    }
+
+    /// Configs of everything but topics, quotas, credentials.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
     /// How many partitions all topics have together.
     pub fn partition_count(&self) -> u64 {
         self.partition_count
@@ -130,7 +149,20 @@ impl Image {
             MetadataRecord::Topic { name, topic_id } => self.add_topic(name, *topic_id),
             MetadataRecord::Partition(partition) => self.add_partition(partition),
             MetadataRecord::Config { resource, name, value } => {
-                self.set_config(resource, name, value.as_deref());
+                match resource {
+                    ConfigResource::Topic(topic) => {
+                        self.set_config(topic, name, value.as_deref());
+                    }
+                    ConfigResource::Broker(_)
+                    | ConfigResource::ClientMetrics(_)
+                    | ConfigResource::Group(_) => Arc::make_mut(&mut self.settings).apply(record),
+                }
+                Ok(())
+            }
+            MetadataRecord::ClientQuota(_)
+            | MetadataRecord::UserScramCredential(_)
+            | MetadataRecord::RemoveUserScramCredential { .. } => {
+                Arc::make_mut(&mut self.settings).apply(record);
                 Ok(())
             }
             MetadataRecord::RemoveTopic { topic_id } => self.remove_topic(*topic_id),
@@ -199,9 +231,8 @@ impl Image {
         Ok(())
     }
 
-    /// Configs of brokers are read and kept out of the image: the configuration file has them.
-    fn set_config(&mut self, resource: &ConfigResource, name: &str, value: Option<&str>) {
-        let ConfigResource::Topic(topic) = resource else { return };
+    /// Configs of a topic that is gone are gone with it.
+    fn set_config(&mut self, topic: &TopicName, name: &str, value: Option<&str>) {
         let Some(id) = self.names.get(topic.as_str()) else { return };
         let topic = self.ids.get_mut(id).expect("every name has its topic");
         let overrides = &mut Arc::make_mut(topic).overrides;

@@ -174,6 +174,7 @@ impl MetadataLog {
     /// The next version of the image, to be published.
     pub fn next_version(&mut self) -> Image {
         self.image.version += 1;
+        self.image.log_end = self.partition.cursors().high_watermark;
         self.image.clone()
     }
 }

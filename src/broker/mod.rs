@@ -14,6 +14,16 @@ pub mod capacity;
 
 pub mod image;
 
+pub mod settings;
+
+pub mod alterations;
+
+pub mod quota;
+
+pub mod sessions;
+
+mod throttle;
+
 mod journals;
 
 mod ports;

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use crate::broker::api;
 use crate::broker::node::Node;
 use crate::shard::{Answer, ConnectionInfo, Reply, Service};
+use crate::units::u64_of;
 use crate::wire::control::{self, Request};
 use crate::wire::error::WireError;
 use crate::wire::fetch::FetchRequest;
@@ -21,7 +22,8 @@ impl Service for Node {
         matches!(frame::peek(frame), Some((key::PRODUCE, _)))
     }
 
-    fn call(self: &Rc<Self>, frame: BytesMut, _connection: &ConnectionInfo) -> Reply {
+    fn call(self: &Rc<Self>, frame: BytesMut, connection: &ConnectionInfo) -> Reply {
+        let bytes = u64_of(frame.len());
         let (header, body) = match frame::split(frame) {
             Ok(split) => split,
             Err(error) => return close(&error),
@@ -30,11 +32,15 @@ impl Service for Node {
             return unsupported(&header, &error);
         }
         match header.api_key {
-            key::PRODUCE => api::produce::answer(self, header, body),
+            key::PRODUCE => {
+                let throttle_ms = self.produced(&header, bytes, connection);
+                api::produce::answer(self, (header, throttle_ms), body)
+            }
             key::FETCH => match FetchRequest::decode(body, header.version) {
                 Ok(request) => {
                     let node = self.clone();
-                    Reply::Later(Box::pin(api::fetch::answer(node, header, request)))
+                    let connection = connection.clone();
+                    Reply::Later(Box::pin(api::fetch::answer(node, (header, connection), request)))
                 }
                 Err(error) => close(&error),
             },
@@ -79,7 +85,7 @@ async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answ
             control::encode(&header, api::metadata::answer(node, request, version).await)
         }
         Request::ListOffsets(request) => {
-            control::encode(&header, api::list_offsets::answer(node, request).await)
+            control::encode(&header, api::list_offsets::answer(node, request, version).await)
         }
         Request::OffsetForLeaderEpoch(request) => {
             control::encode(&header, api::offset_for_leader_epoch::answer(node, request).await)
@@ -102,5 +108,6 @@ async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answ
         Request::InitProducerId(request) => {
             control::encode(&header, api::init_producer_id::answer(node, request).await)
         }
+        Request::Admin(request) => api::admin::answer(node, &header, request).await,
     })
 }

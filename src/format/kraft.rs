@@ -13,6 +13,7 @@
 use crate::format::compact::{
     self, CompactError, Reader, put_items, put_nullable_string, put_string, put_tagged,
 };
+use crate::format::kraft_users::{self, QuotaRecord, ScramRecord};
 use crate::format::names::{TopicName, TopicNameError};
 use crate::format::properties::DirectoryId;
 use crate::format::schema::{self, SchemaError};
@@ -28,7 +29,10 @@ const PARTITION_CHANGE: u32 = 5;
 const REMOVE_TOPIC: u32 = 9;
 const FEATURE_LEVEL: u32 = 12;
 const PRODUCER_IDS: u32 = 15;
+const USER_SCRAM_CREDENTIAL: u32 = 11;
+const CLIENT_QUOTA: u32 = 14;
 const NO_OP: u32 = 20;
+const REMOVE_USER_SCRAM_CREDENTIAL: u32 = 22;
 const BEGIN_TRANSACTION: u32 = 23;
 const END_TRANSACTION: u32 = 24;
 const ABORT_TRANSACTION: u32 = 25;
@@ -85,6 +89,10 @@ pub enum ConfigResource {
     Topic(TopicName),
     /// A broker by its number as text; empty for all brokers.
     Broker(String),
+    /// A subscription to clients' metrics, by name.
+    ClientMetrics(String),
+    /// A group, by its id.
+    Group(String),
 }
 
 /// One metadata record.
@@ -130,6 +138,17 @@ pub enum MetadataRecord {
         broker_epoch: i64,
         /// The first id that wasn't.
         next: ProducerId,
+    },
+    /// A quota of clients or users is set or removed.
+    ClientQuota(QuotaRecord),
+    /// A user gets a credential.
+    UserScramCredential(ScramRecord),
+    /// A user's credential is gone.
+    RemoveUserScramCredential {
+        /// The user.
+        user: String,
+        /// As in [`ScramRecord`].
+        mechanism: i8,
     },
     /// Says nothing.
     NoOp,
@@ -236,6 +255,9 @@ impl MetadataRecord {
             MetadataRecord::FeatureLevel { .. } => (FEATURE_LEVEL, 0),
             MetadataRecord::ProducerIds { .. } => (PRODUCER_IDS, 0),
             MetadataRecord::PartitionChange(_) => (PARTITION_CHANGE, CHANGE_VERSION),
+            MetadataRecord::ClientQuota(_) => (CLIENT_QUOTA, 0),
+            MetadataRecord::UserScramCredential(_) => (USER_SCRAM_CREDENTIAL, 0),
+            MetadataRecord::RemoveUserScramCredential { .. } => (REMOVE_USER_SCRAM_CREDENTIAL, 0),
             MetadataRecord::NoOp => (NO_OP, 0),
             MetadataRecord::Begin => (BEGIN_TRANSACTION, 0),
             MetadataRecord::End => (END_TRANSACTION, 0),
@@ -257,6 +279,8 @@ impl MetadataRecord {
                 let (kind, resource_name) = match resource {
                     ConfigResource::Topic(topic) => (RESOURCE_TOPIC, topic.as_str()),
                     ConfigResource::Broker(broker) => (RESOURCE_BROKER, broker.as_str()),
+                    ConfigResource::ClientMetrics(name) => (RESOURCE_CLIENT_METRICS, name.as_str()),
+                    ConfigResource::Group(group) => (RESOURCE_GROUP, group.as_str()),
                 };
                 out.extend(kind.to_be_bytes());
                 put_string(out, resource_name);
@@ -272,6 +296,12 @@ impl MetadataRecord {
                 out.extend(broker.0.to_be_bytes());
                 out.extend(broker_epoch.to_be_bytes());
                 out.extend(next.0.to_be_bytes());
+            }
+            MetadataRecord::ClientQuota(quota) => kraft_users::put_quota(out, quota),
+            MetadataRecord::UserScramCredential(scram) => kraft_users::put_scram(out, scram),
+            MetadataRecord::RemoveUserScramCredential { user, mechanism } => {
+                put_string(out, user);
+                out.extend(mechanism.to_be_bytes());
             }
             MetadataRecord::NoOp
             | MetadataRecord::Begin
@@ -311,6 +341,8 @@ impl MetadataRecord {
 
 const RESOURCE_TOPIC: i8 = 2;
 const RESOURCE_BROKER: i8 = 4;
+const RESOURCE_CLIENT_METRICS: i8 = 16;
+const RESOURCE_GROUP: i8 = 32;
 
 fn decode_fields(reader: &mut Reader<'_>, kind: u32) -> Result<MetadataRecord, KraftError> {
     Ok(match kind {
@@ -322,6 +354,8 @@ fn decode_fields(reader: &mut Reader<'_>, kind: u32) -> Result<MetadataRecord, K
             resource: match (reader.i8()?, reader.string()?) {
                 (RESOURCE_TOPIC, name) => ConfigResource::Topic(TopicName::new(name)?),
                 (RESOURCE_BROKER, name) => ConfigResource::Broker(name.to_owned()),
+                (RESOURCE_CLIENT_METRICS, name) => ConfigResource::ClientMetrics(name.to_owned()),
+                (RESOURCE_GROUP, name) => ConfigResource::Group(name.to_owned()),
                 (other, _) => return Err(KraftError::Resource(other)),
             },
             name: reader.string()?.to_owned(),
@@ -335,6 +369,14 @@ fn decode_fields(reader: &mut Reader<'_>, kind: u32) -> Result<MetadataRecord, K
             broker: BrokerId(reader.i32()?),
             broker_epoch: reader.i64()?,
             next: ProducerId(reader.i64()?),
+        },
+        CLIENT_QUOTA => MetadataRecord::ClientQuota(kraft_users::take_quota(reader)?),
+        USER_SCRAM_CREDENTIAL => {
+            MetadataRecord::UserScramCredential(kraft_users::take_scram(reader)?)
+        }
+        REMOVE_USER_SCRAM_CREDENTIAL => MetadataRecord::RemoveUserScramCredential {
+            user: reader.string()?.to_owned(),
+            mechanism: reader.i8()?,
         },
         NO_OP => MetadataRecord::NoOp,
         BEGIN_TRANSACTION => MetadataRecord::Begin,
@@ -523,6 +565,8 @@ mod tests {
         let resource = prop_oneof![
             topic().prop_map(ConfigResource::Topic),
             "[0-9]{0,3}".prop_map(ConfigResource::Broker),
+            "[a-z]{0,9}".prop_map(ConfigResource::ClientMetrics),
+            ".{0,9}".prop_map(ConfigResource::Group),
         ];
         prop_oneof![
             (topic(), id()).prop_map(|(name, topic_id)| MetadataRecord::Topic { name, topic_id }),
@@ -544,11 +588,42 @@ mod tests {
                     MetadataRecord::PartitionChange(change)
                 }
             ),
+            quota().prop_map(MetadataRecord::ClientQuota),
+            scram().prop_map(MetadataRecord::UserScramCredential),
+            (".{0,20}", any::<i8>()).prop_map(|(user, mechanism)| {
+                MetadataRecord::RemoveUserScramCredential { user, mechanism }
+            }),
             Just(MetadataRecord::NoOp),
             Just(MetadataRecord::Begin),
             Just(MetadataRecord::End),
             Just(MetadataRecord::Abort),
         ]
+    }
+
+    fn quota() -> impl Strategy<Value = QuotaRecord> {
+        let kinds = prop_oneof![Just("user"), Just("client-id"), Just("ip")];
+        let part = (kinds.prop_map(str::to_owned), prop::option::of(".{0,20}"));
+        let entity = prop::collection::btree_map(part.0, part.1, 0..3);
+        let value = prop::option::of(any::<f64>().prop_map(kraft_users::QuotaValue));
+        (entity, ".{0,20}", value).prop_map(|(entity, key, value)| QuotaRecord {
+            entity,
+            key,
+            value,
+        })
+    }
+
+    fn scram() -> impl Strategy<Value = ScramRecord> {
+        let bytes = || prop::collection::vec(any::<u8>(), 0..70);
+        (".{0,20}", any::<i8>(), bytes(), bytes(), bytes(), any::<i32>()).prop_map(
+            |(user, mechanism, salt, stored_key, server_key, iterations)| ScramRecord {
+                user,
+                mechanism,
+                salt,
+                stored_key,
+                server_key,
+                iterations,
+            },
+        )
     }
 
     proptest! {

@@ -8,6 +8,7 @@ pub mod varint;
 
 pub mod compact;
 pub mod kraft;
+pub mod kraft_users;
 pub mod schema;
 
 pub mod checkpoint;

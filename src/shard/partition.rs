@@ -308,6 +308,8 @@ impl Partition {
     /// New settings from now on.
     pub fn reconfigure(&self, config: LogConfig) {
         self.cell.log.borrow_mut().reconfigure(config);
+        // What was written in the page-cache tier is synced as soon as the device tier goes.
+        self.core.mark_dirty(&self.cell);
     }
 
     /// The partition gets its leader: batches carry `epoch` from now on.

@@ -155,7 +155,7 @@ async fn accept<S: Service>(server: Rc<Server<S>>, listener: Listener) {
         }
         let id = server.next_id.get();
         server.next_id.set(id + 1);
-        let connection = Rc::new(Connection::new(ConnectionInfo { peer, id }, socket));
+        let connection = Rc::new(Connection::new(ConnectionInfo::new(peer, id), socket));
         server.connections.borrow_mut().insert(id, connection.clone());
         server.engine.core.stats.connections_opened.add(1);
         connection::start(server.clone(), connection);

@@ -14,6 +14,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 
+use super::admin::{self, AdminRequest};
 use super::error::{ErrorCode, WireError};
 use super::frame::{CONTROL_FRAME_BYTES_MAX, HEADER_BYTES_MIN, RequestHeader};
 use super::guard;
@@ -48,6 +49,8 @@ pub enum Request {
     DescribeConfigs(DescribeConfigsRequest),
     /// A producer's id.
     InitProducerId(InitProducerIdRequest),
+    /// Something of an administrator.
+    Admin(AdminRequest),
 }
 
 /// Decodes a request's body; see [`super::frame::split`].
@@ -74,7 +77,10 @@ pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireErr
         api::DESCRIBE_CLUSTER => Request::DescribeCluster(decode_body(key, version, &mut body)?),
         api::DESCRIBE_CONFIGS => Request::DescribeConfigs(decode_body(key, version, &mut body)?),
         api::INIT_PRODUCER_ID => Request::InitProducerId(decode_body(key, version, &mut body)?),
-        _ => return Err(WireError::Unsupported { api_key: key, version }),
+        _ => {
+            let request = admin::decode(key, version, &mut body)?;
+            Request::Admin(request.ok_or(WireError::Unsupported { api_key: key, version })?)
+        }
     };
     Ok(request)
 }
@@ -88,7 +94,11 @@ fn check_size(size: usize) -> Result<(), WireError> {
     Err(WireError::FrameSize { size: number(size), min, max })
 }
 
-fn decode_body<M: Decodable>(key: i16, version: i16, body: &mut Bytes) -> Result<M, WireError> {
+pub(super) fn decode_body<M: Decodable>(
+    key: i16,
+    version: i16,
+    body: &mut Bytes,
+) -> Result<M, WireError> {
     M::decode(body, codec_version(key, version)).map_err(|why| {
         let text = why.to_string();
         WireError::Malformed { api_key: key, version, text }
@@ -96,9 +106,14 @@ fn decode_body<M: Decodable>(key: i16, version: i16, body: &mut Bytes) -> Result
 }
 
 /// The version as `kafka-protocol` knows it. ListOffsets 11 is laid out as 10 is; it only allows
-/// one more special timestamp (-6), and the crate stops at 10.
+/// one more special timestamp (-6), and the crate stops at 10. A request of DescribeLogDirs 5 is
+/// laid out as one of 4.
 fn codec_version(api_key: i16, version: i16) -> i16 {
-    if api_key == api::LIST_OFFSETS { version.min(10) } else { version }
+    match api_key {
+        api::LIST_OFFSETS => version.min(10),
+        api::DESCRIBE_LOG_DIRS => version.min(4),
+        _ => version,
+    }
 }
 
 /// An answer that [`encode`] can write in any version that is served.

@@ -139,6 +139,8 @@ error_codes! {
     OperationNotAttempted = 55 "OPERATION_NOT_ATTEMPTED",
     /// The log's disk failed; the partition is offline.
     KafkaStorageError = 56 "KAFKA_STORAGE_ERROR",
+    /// The broker has no such log directory.
+    LogDirNotFound = 57 "LOG_DIR_NOT_FOUND",
     /// Nothing is known of the producer id.
     UnknownProducerId = 59 "UNKNOWN_PRODUCER_ID",
     /// There is no such fetch session.
@@ -157,14 +159,26 @@ error_codes! {
     UnsupportedCompressionType = 76 "UNSUPPORTED_COMPRESSION_TYPE",
     /// The leader doesn't know its high watermark yet.
     OffsetNotAvailable = 78 "OFFSET_NOT_AVAILABLE",
+    /// The partition has the leader that it should have.
+    ElectionNotNeeded = 84 "ELECTION_NOT_NEEDED",
+    /// Nothing is being moved.
+    NoReassignmentInProgress = 85 "NO_REASSIGNMENT_IN_PROGRESS",
     /// A record or its batch breaks a rule.
     InvalidRecord = 87 "INVALID_RECORD",
     /// The quota is used up.
     ThrottlingQuotaExceeded = 89 "THROTTLING_QUOTA_EXCEEDED",
     /// There is no such resource.
     ResourceNotFound = 91 "RESOURCE_NOT_FOUND",
+    /// The request names something twice.
+    DuplicateResource = 92 "DUPLICATE_RESOURCE",
+    /// The credential doesn't meet the rules.
+    UnacceptableCredential = 93 "UNACCEPTABLE_CREDENTIAL",
+    /// The level of the feature is not allowed.
+    InvalidUpdateVersion = 95 "INVALID_UPDATE_VERSION",
     /// This broker has no topic with this id.
     UnknownTopicId = 100 "UNKNOWN_TOPIC_ID",
+    /// The cluster has no such broker.
+    BrokerIdNotRegistered = 102 "BROKER_ID_NOT_REGISTERED",
     /// The log has another topic id.
     InconsistentTopicId = 103 "INCONSISTENT_TOPIC_ID",
     /// The cluster id is another one.

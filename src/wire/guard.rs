@@ -7,6 +7,8 @@
 //! The schemas say what a walk has to know: widths, order and versions of the fields, from Kafka
 //! 4.3's message definitions. None of these messages has an array inside a tagged field.
 
+mod admin;
+
 use bytes::Buf;
 
 use super::error::WireError;
@@ -34,6 +36,8 @@ pub(crate) enum Kind {
     Array(&'static Kind),
     /// Fields, then tagged fields in flexible versions.
     Struct(&'static [Field]),
+    /// The same, or null: a byte says which.
+    Optional(&'static [Field]),
 }
 
 /// A field and the versions that have it.
@@ -142,6 +146,10 @@ impl Walk {
                 reader.skip(length, name)
             }
             Kind::Struct(fields) => self.walk_struct(reader, fields),
+            Kind::Optional(fields) => match reader.i8(name)? {
+                ..0 => Ok(()),
+                0.. => self.walk_struct(reader, fields),
+            },
             Kind::Array(element) => {
                 let count = reader.array_length(1, name)?.unwrap_or(0);
                 self.count(u64_of(count), name)?;
@@ -170,7 +178,7 @@ fn request_fields(api_key: i16) -> Option<&'static [Field]> {
         api::OFFSET_FOR_LEADER_EPOCH => OFFSET_FOR_LEADER_EPOCH_REQUEST,
         api::DESCRIBE_CONFIGS => DESCRIBE_CONFIGS_REQUEST,
         api::DESCRIBE_CLUSTER => DESCRIBE_CLUSTER_REQUEST,
-        _ => return None,
+        _ => return admin::request_fields(api_key),
     })
 }
 

@@ -25,4 +25,6 @@ pub mod guard;
 
 pub mod control;
 
+pub mod admin;
+
 pub use kafka_protocol::protocol::StrBytes;

@@ -30,10 +30,12 @@ pub fn answer(image: &Image, request: &ApiVersionsRequest, version: i16) -> ApiV
         let error = ErrorCode::InvalidRequest.to_wire();
         return ApiVersionsResponse::default().with_error_code(error);
     }
-    let supported = SupportedFeatureKey::default()
-        .with_name(text(METADATA_VERSION))
-        .with_min_version(METADATA_VERSION_MIN)
-        .with_max_version(METADATA_VERSION_LEVEL);
+    let supported = supported().into_iter().map(|(name, least, most)| {
+        SupportedFeatureKey::default()
+            .with_name(text(name))
+            .with_min_version(least)
+            .with_max_version(most)
+    });
     let finalized = image.feature(METADATA_VERSION).filter(|level| *level > 0).map(|level| {
         FinalizedFeatureKey::default()
             .with_name(text(METADATA_VERSION))
@@ -41,7 +43,12 @@ pub fn answer(image: &Image, request: &ApiVersionsRequest, version: i16) -> ApiV
             .with_max_version_level(level)
     });
     control::api_versions()
-        .with_supported_features(vec![supported])
+        .with_supported_features(supported.collect())
         .with_finalized_features_epoch(i64::try_from(image.version).unwrap_or(i64::MAX))
         .with_finalized_features(finalized.into_iter().collect())
+}
+
+/// Features with the levels that this broker understands.
+pub fn supported() -> Vec<(&'static str, i16, i16)> {
+    vec![(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL)]
 }

@@ -1,7 +1,8 @@
 //! Fetch (1), versions 4 to 18.
 //!
-//! - Without sessions: every answer has session id 0, which keeps all clients sessionless. A
-//!   request that goes on with a session gets error 70 and starts anew.
+//! - Sessions (KIP-227): a request that goes on with one reads all of its partitions, and the
+//!   answer names those that have something new.
+//! - A client that is over its byte rate gets an empty answer with a throttle time.
 //! - Partitions are read in the request's order, each within its own limit and what is left of the
 //!   request's; the first one with anything to read gives at least one whole batch.
 //! - The answer leaves when there are `min_bytes`, any partition has an error or is read in an
@@ -20,11 +21,11 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::broker::api::endpoints;
+use crate::broker::api::fetch_end::Asker;
 use crate::broker::errors;
 use crate::broker::node::{Node, NotHere};
 use crate::log::Cursors;
-use crate::shard::{Answer, AnswerPart, AnswerParts, Partition, ReadSlice};
+use crate::shard::{Answer, AnswerPart, AnswerParts, ConnectionInfo, Partition, ReadSlice};
 use crate::units::{ByteCount, LeaderEpoch, Offset};
 use crate::wire::error::ErrorCode;
 use crate::wire::fetch::{
@@ -38,10 +39,16 @@ const STORAGE_ERROR_FROM: i16 = 6;
 const READ_COMMITTED: i8 = 1;
 
 /// Answers a request.
-pub async fn answer(node: Rc<Node>, header: RequestHeader, request: FetchRequest) -> Answer {
-    if !matches!(request.session_epoch, 0 | -1) {
-        return refuse(&node, &header, ErrorCode::FetchSessionIdNotFound);
-    }
+pub async fn answer(
+    node: Rc<Node>,
+    (header, connection): (RequestHeader, ConnectionInfo),
+    mut request: FetchRequest,
+) -> Answer {
+    let asker = Asker { node: &node, header: &header, connection: &connection };
+    let session = match asker.begin(&mut request) {
+        Ok(session) => session,
+        Err(error) => return refuse(&node, &header, error),
+    };
     let reader = Reader { node: &node, version: header.version, request: &request };
     // No longer than a connection may be idle: whoever asked for more is gone by then.
     let idle_ms = node.shared.config.connection_idle_ms_max.unwrap_or(u64::MAX);
@@ -52,7 +59,7 @@ pub async fn answer(node: Rc<Node>, header: RequestHeader, request: FetchRequest
         let round = reader.read().await;
         let now = Instant::now();
         if round.is_due || deadline <= now {
-            return encode(&node, &header, &request, round);
+            return asker.end(request, session, round);
         }
         // Nothing is held while the request sleeps: the slices of this round are dropped.
         let parked = round.parked;
@@ -65,10 +72,10 @@ pub async fn answer(node: Rc<Node>, header: RequestHeader, request: FetchRequest
 type Parked = SmallVec<[(Partition, Offset); 2]>;
 
 /// One pass over the partitions of a request.
-struct Round {
-    answers: SmallVec<[PartitionAnswer; 2]>,
+pub(super) struct Round {
+    pub answers: SmallVec<[PartitionAnswer; 2]>,
     /// By the place of the partition in the request.
-    slices: SmallVec<[Option<ReadSlice>; 2]>,
+    pub slices: SmallVec<[Option<ReadSlice>; 2]>,
     parked: Parked,
     is_due: bool,
 }
@@ -286,7 +293,7 @@ async fn any_changes(parked: Parked) {
     .await;
 }
 
-fn refuse(node: &Node, header: &RequestHeader, error: ErrorCode) -> Answer {
+pub(super) fn refuse(node: &Node, header: &RequestHeader, error: ErrorCode) -> Answer {
     let answer = FetchAnswer {
         version: header.version,
         correlation_id: header.correlation_id,
@@ -297,27 +304,15 @@ fn refuse(node: &Node, header: &RequestHeader, error: ErrorCode) -> Answer {
         partitions: &[],
         nodes: &[],
     };
-    node.complain(|| format!("Fetch: {error}: this broker keeps no fetch sessions"));
+    node.complain(|| format!("Fetch: {error}"));
     join(&answer, SmallVec::new())
 }
 
-fn encode(node: &Node, header: &RequestHeader, request: &FetchRequest, round: Round) -> Answer {
-    let nodes = endpoints(node, round.answers.iter().filter_map(|answer| answer.leader));
-    let answer = FetchAnswer {
-        version: header.version,
-        correlation_id: header.correlation_id,
-        throttle_ms: 0,
-        error: ErrorCode::None,
-        session_id: 0,
-        topics: &request.topics,
-        partitions: &round.answers,
-        nodes: &nodes,
-    };
-    join(&answer, round.slices)
-}
-
 /// Encodes the answer and puts the slices into its holes.
-fn join(answer: &FetchAnswer<'_>, mut slices: SmallVec<[Option<ReadSlice>; 2]>) -> Answer {
+pub(super) fn join(
+    answer: &FetchAnswer<'_>,
+    mut slices: SmallVec<[Option<ReadSlice>; 2]>,
+) -> Answer {
     let parts = match answer.encode() {
         Ok(parts) => parts,
         Err(error) => return Answer::Close(format!("Fetch: {error}")),

@@ -5,6 +5,10 @@
 //!   nothing without tiers; 0 and up the first record at that time or later.
 //! - A record at or beyond the high watermark is not shown: in the device tier it isn't durable.
 //! - The leader epoch that the client believes in is checked from version 4 on.
+//! - A special time that the request's version doesn't have yet is error 35, a partition that is
+//!   asked for twice is error 42.
+
+use std::collections::HashSet;
 
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
 use kafka_protocol::messages::list_offsets_response::{
@@ -16,6 +20,7 @@ use crate::broker::errors;
 use crate::broker::node::Node;
 use crate::shard::{FoundRecord, Partition, ReadError};
 use crate::units::{LeaderEpoch, Offset, Timestamp};
+use crate::wire::StrBytes;
 use crate::wire::error::ErrorCode;
 use crate::wire::topics::TopicKey;
 
@@ -31,32 +36,42 @@ enum Target {
 }
 
 impl Target {
-    fn of(timestamp: i64) -> Option<Target> {
-        match timestamp {
-            -1 => Some(Target::Latest),
-            -2 | -4 => Some(Target::Earliest),
-            -3 => Some(Target::LargestTimestamp),
-            -5 | -6 => Some(Target::Tiered),
-            0.. => Some(Target::At(Timestamp(timestamp))),
-            _ => None,
-        }
+    /// What a time means in a version of the request; `None` when it means nothing
+    /// (`ReplicaManager#timestampMinSupportedVersion`).
+    fn of(timestamp: i64, version: i16) -> Option<Target> {
+        let (target, from) = match timestamp {
+            -1 => (Target::Latest, 1),
+            -2 => (Target::Earliest, 1),
+            -3 => (Target::LargestTimestamp, 7),
+            -4 => (Target::Earliest, 8),
+            -5 => (Target::Tiered, 9),
+            -6 => (Target::Tiered, 11),
+            0.. => (Target::At(Timestamp(timestamp)), 1),
+            _ => return None,
+        };
+        (from <= version).then_some(target)
     }
 }
 
 /// Answers a request.
-pub async fn answer(node: &Node, request: ListOffsetsRequest) -> ListOffsetsResponse {
+pub async fn answer(node: &Node, request: ListOffsetsRequest, version: i16) -> ListOffsetsResponse {
     node.served().await;
+    let twice = repeated(&request);
     let mut topics = Vec::with_capacity(request.topics.len());
     for wanted in request.topics {
-        let topic = node.topic(&TopicKey::Name(wanted.name.0.clone()));
+        let topic_name = wanted.name.0.clone();
+        let topic = node.topic(&TopicKey::Name(topic_name.clone()));
         let mut partitions = Vec::with_capacity(wanted.partitions.len());
         for wanted in &wanted.partitions {
             let partition = match &topic {
+                _ if twice.contains(&(topic_name.clone(), wanted.partition_index)) => {
+                    Err(ErrorCode::InvalidRequest)
+                }
                 Ok(topic) => node.partition(topic, wanted.partition_index).map_err(|it| it.code),
                 Err(code) => Err(*code),
             };
             let found = match partition {
-                Ok(partition) => look(node, &partition, wanted).await,
+                Ok(partition) => look(node, &partition, (wanted, version)).await,
                 Err(code) => Err(code),
             };
             partitions.push(describe(wanted.partition_index, found));
@@ -65,6 +80,15 @@ pub async fn answer(node: &Node, request: ListOffsetsRequest) -> ListOffsetsResp
         topics.push(topic.with_partitions(partitions));
     }
     ListOffsetsResponse::default().with_topics(topics)
+}
+
+/// Partitions that the request names more than once.
+fn repeated(request: &ListOffsetsRequest) -> HashSet<(StrBytes, i32)> {
+    let mut seen = HashSet::new();
+    let names = request.topics.iter().flat_map(|topic| {
+        topic.partitions.iter().map(|it| (topic.name.0.clone(), it.partition_index))
+    });
+    names.filter(|partition| !seen.insert(partition.clone())).collect()
 }
 
 fn describe(
@@ -89,11 +113,11 @@ fn describe(
 async fn look(
     node: &Node,
     partition: &Partition,
-    wanted: &ListOffsetsPartition,
+    (wanted, version): (&ListOffsetsPartition, i16),
 ) -> Result<Option<FoundRecord>, ErrorCode> {
+    let target = Target::of(wanted.timestamp, version).ok_or(ErrorCode::UnsupportedVersion)?;
     let epoch = partition.leader_epoch();
     check_epoch(LeaderEpoch(wanted.current_leader_epoch), epoch)?;
-    let target = Target::of(wanted.timestamp).ok_or(ErrorCode::InvalidRequest)?;
     let cursors = partition.cursors();
     let found = match target {
         Target::Latest => Ok(Some((Timestamp::NONE, cursors.high_watermark, epoch))),
@@ -127,11 +151,21 @@ mod tests {
 
     #[test]
     fn special_timestamps_are_told_from_times() {
-        assert_eq!(Target::of(-1), Some(Target::Latest));
-        assert_eq!(Target::of(-4), Target::of(-2));
-        assert_eq!(Target::of(-6), Some(Target::Tiered));
-        assert_eq!(Target::of(0), Some(Target::At(Timestamp(0))));
-        assert_eq!(Target::of(-7), None);
+        let newest = |timestamp| Target::of(timestamp, 11);
+        assert_eq!(newest(-1), Some(Target::Latest));
+        assert_eq!(newest(-4), newest(-2));
+        assert_eq!(newest(-6), Some(Target::Tiered));
+        assert_eq!(newest(0), Some(Target::At(Timestamp(0))));
+        assert_eq!(newest(-7), None);
+        assert_eq!(newest(i64::MIN), None);
+    }
+
+    #[test]
+    fn special_timestamps_have_a_first_version() {
+        for (timestamp, from) in [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (7, 1)] {
+            assert!(Target::of(timestamp, from).is_some(), "{timestamp}");
+            assert!(from == 1 || Target::of(timestamp, from - 1).is_none(), "{timestamp}");
+        }
     }
 
     #[test]

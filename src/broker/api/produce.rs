@@ -42,7 +42,11 @@ type Pendings = SmallVec<[Pending; 2]>;
 type Answers = SmallVec<[PartitionAnswer; 2]>;
 
 /// Appends the batches of a request.
-pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
+pub fn answer(
+    node: &Rc<Node>,
+    (header, throttle_ms): (RequestHeader, i32),
+    body: BytesMut,
+) -> Reply {
     let frame = match ProduceFrame::walk(body, header.version) {
         Ok(frame) => frame,
         Err(error) => return Reply::Ready(Answer::Close(format!("Produce: {error}"))),
@@ -59,7 +63,7 @@ pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
     let node = node.clone();
     Reply::Later(Box::pin(async move {
         let (answers, late) = reached(pendings, timeout_ms).await;
-        match encode(&node, header, &topics, &answers) {
+        match encode(&node, (header, throttle_ms), &topics, &answers) {
             Answer::Parts(parts) if !late.is_empty() => {
                 Answer::Early(parts, Box::pin(all_over(late)))
             }
@@ -241,7 +245,7 @@ async fn all_over(late: Vec<Reached>) {
 
 fn encode(
     node: &Node,
-    header: RequestHeader,
+    (header, throttle_ms): (RequestHeader, i32),
     topics: &TopicGroups,
     partitions: &[PartitionAnswer],
 ) -> Answer {
@@ -253,7 +257,7 @@ fn encode(
         topics,
         partitions,
         nodes: &nodes,
-        throttle_ms: 0,
+        throttle_ms,
     };
     match answer.encode() {
         Ok(frame) => Answer::bytes(frame.freeze()),

@@ -74,6 +74,13 @@ pub const SERVER: &[Setting] = &[
          broker.",
     ),
     of(
+        "max.incremental.fetch.session.cache.slots",
+        Kind::INT_NOT_NEGATIVE,
+        Some("1000"),
+        "Fetch sessions that one shard keeps; further clients name all their partitions in every \
+         fetch. Kafka: per broker.",
+    ),
+    of(
         "connections.max.idle.ms",
         Kind::LONG,
         Some("600000"),

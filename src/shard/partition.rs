@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
 use crate::format::batch::RecordBatch;
 use crate::log::journal::Turn;
+use crate::log::producers::Marker;
 use crate::log::{
     AdvanceError, AppendError, Appended, Completed, Cursors, Journal, LogConfig, LogState,
     PartitionLog,
@@ -24,6 +25,9 @@ use crate::shard::error::EngineError;
 use crate::shard::stats::Stats;
 use crate::shard::waiting::Waiting;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
+
+/// Size of a batch with the marker of a transaction.
+const MARKER_BYTES: ByteCount = ByteCount(78);
 
 /// How the log stopped serving: what had been reached by then, and the reason.
 struct Stop {
@@ -208,11 +212,36 @@ impl Partition {
     /// # Errors
     /// As Kafka's append, see [`AppendError`].
     pub fn append(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        self.append_with(bytes, |log| log.append(batch, now()))
+    }
+
+    /// The same for a batch of a transaction that the transaction coordinator has vouched for.
+    ///
+    /// # Errors
+    /// As [`Partition::append`].
+    pub fn append_verified(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        self.append_with(bytes, |log| log.append_verified(batch, now()))
+    }
+
+    /// Ends a transaction on this partition.
+    ///
+    /// # Errors
+    /// As [`PartitionLog::append_marker`].
+    pub fn append_marker(&self, marker: &Marker) -> Result<Appended, AppendError> {
+        self.append_with(MARKER_BYTES, |log| log.append_marker(marker, now()))
+    }
+
+    fn append_with(
+        &self,
+        bytes: ByteCount,
+        append: impl FnOnce(&mut PartitionLog) -> Result<Appended, AppendError>,
+    ) -> Result<Appended, AppendError> {
         if self.core.is_stopped() {
             return Err(AppendError::Offline { reason: "the server is being stopped".to_owned() });
         }
-        let bytes = batch.size();
-        let appended = self.cell.log.borrow_mut().append(batch, now())?;
+        let appended = append(&mut self.cell.log.borrow_mut())?;
         if !appended.duplicate {
             self.core.stats.batches.add(1);
             self.core.stats.bytes_in.add(bytes.0);
@@ -251,6 +280,30 @@ impl Partition {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Waits until the last stable offset is beyond `offset`, or the partition stops serving.
+    pub async fn changed_stable(&self, beyond: Offset) {
+        let place = self.cell.waiting.borrow_mut().place();
+        let waiting = Waits { cell: &self.cell, place };
+        poll_fn(|context| {
+            let log = waiting.cell.log.borrow();
+            let serving = matches!(log.state(), LogState::Serving | LogState::ReadOnly(_));
+            if beyond < log.last_stable() || !serving {
+                return Poll::Ready(());
+            }
+            // It only ever moves with the high watermark: a marker counts when that has passed it.
+            let high_watermark = log.cursors().high_watermark;
+            let mut waits = waiting.cell.waiting.borrow_mut();
+            waits.for_more(waiting.place, high_watermark, context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Where readers of committed records stop.
+    pub fn last_stable(&self) -> Offset {
+        self.cell.log.borrow().last_stable()
     }
 
     /// Where the partition's offsets stand.
@@ -404,7 +457,7 @@ pub struct ReadSlice {
     pub(crate) at: Position,
     /// How many bytes.
     pub length: ByteCount,
-    segment: Offset,
+    pub(crate) segment: Offset,
     pub(crate) core: Rc<Core>,
     cell: Rc<PartitionCell>,
 }

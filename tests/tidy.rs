@@ -37,8 +37,7 @@ const UNSAFE_PLACES: &[&str] = &[
     "tests/wire/allocations.rs",
 ];
 /// The pure core: no clock, file, thread, random number or async.
-const PURE_PLACES: &[&str] =
-    &["src/format/", "src/disk/plan.rs", "src/log/", "src/coordinator/"];
+const PURE_PLACES: &[&str] = &["src/format/", "src/disk/plan.rs", "src/log/", "src/coordinator/"];
 const IMPURE_WORDS: &[&str] = &[
     "std::fs",
     "std::net",

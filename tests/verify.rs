@@ -12,12 +12,8 @@ use support::golden::Archive;
 use uringlog::cli::verify::{self, Verdict, VerifyOptions};
 
 fn verify(directory: &Path) -> (Verdict, String) {
-    let options = VerifyOptions {
-        directory: directory.to_owned(),
-        threads: 2,
-        is_deep: true,
-        json: false,
-    };
+    let options =
+        VerifyOptions { directory: directory.to_owned(), threads: 2, is_deep: true, json: false };
     let mut out = Vec::new();
     let verdict = verify::run(&options, &mut out).expect("a log directory");
     (verdict, String::from_utf8(out).expect("text"))
@@ -46,7 +42,13 @@ fn nothing_is_found_where_kafka_left_it() {
         let root = archive.unpack();
         for directory in directories(&root.path()) {
             let (verdict, said) = verify(&directory);
-            assert_eq!(verdict, Verdict::Clean, "{}: {}\n{said}", archive.name, directory.display());
+            assert_eq!(
+                verdict,
+                Verdict::Clean,
+                "{}: {}\n{said}",
+                archive.name,
+                directory.display()
+            );
             seen += 1;
         }
     }
@@ -114,12 +116,15 @@ fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 #[test]
 fn every_flipped_bit_is_found() {
     const FLIPS: usize = 60;
-    for name in ["size-roll-exact", "time-roll", "timestamps", "leader-epoch", "idempotent", "transactions"] {
+    for name in
+        ["size-roll-exact", "time-roll", "timestamps", "leader-epoch", "idempotent", "transactions"]
+    {
         let archive = archives(|it| it == name).pop().expect("an archive of that name");
         let root = archive.unpack();
         let directory = directories(&root.path()).pop().expect("the last one");
         let kinds = ["log", "index", "timeindex", "snapshot", "txnindex"];
-        let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15 ^ u64::try_from(name.len()).expect("short"));
+        let mut numbers =
+            Numbers(0x9e37_79b9_7f4a_7c15 ^ u64::try_from(name.len()).expect("short"));
         for kind in kinds {
             let files = files(&directory, &[kind]);
             for _ in 0..if files.is_empty() { 0 } else { FLIPS } {

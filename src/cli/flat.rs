@@ -125,8 +125,7 @@ pub fn is_flat(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`FlatError`].
 pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), FlatError> {
-    let bytes = fs::read(path)
-        .map_err(|error| FlatError::Read { path: path.to_owned(), error })?;
+    let bytes = fs::read(path).map_err(|error| FlatError::Read { path: path.to_owned(), error })?;
     print(path, &bytes, out)
 }
 
@@ -212,8 +211,7 @@ mod tests {
     #[test]
     fn fields_are_shown_with_and_without_a_size() {
         for has_size in [false, true] {
-            let bytes =
-                [flat(0, b"k", b"v\n", has_size), flat(1, b"", b"w", has_size)].concat();
+            let bytes = [flat(0, b"k", b"v\n", has_size), flat(1, b"", b"w", has_size)].concat();
             assert!(is_flat(&bytes));
             let text = printed(&bytes);
             assert!(text.starts_with("f.log is no Kafka segment"), "{text}");

@@ -188,8 +188,8 @@ impl LogFile {
         let bytes = self.bytes(found.at, whole)?;
         let header = header_of(bytes).expect("61 bytes hold a header");
         let covered = &bytes[..usize_of(found.size)];
-        let is_valid = HEADER_BYTES <= covered.len()
-            && crc32c::crc32c(&covered[CRC_FROM..]) == header.crc;
+        let is_valid =
+            HEADER_BYTES <= covered.len() && crc32c::crc32c(&covered[CRC_FROM..]) == header.crc;
         Ok((header, is_valid))
     }
 }

@@ -139,8 +139,8 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<ProducerEntry>, SnapshotError> {
         return Err(SnapshotError::Crc { stored, computed });
     }
     let count = reader.i32()?;
-    let is_exact = usize::try_from(count)
-        .is_ok_and(|it| it.checked_mul(ENTRY_BYTES) == Some(reader.left()));
+    let is_exact =
+        usize::try_from(count).is_ok_and(|it| it.checked_mul(ENTRY_BYTES) == Some(reader.left()));
     if !is_exact {
         return Err(SnapshotError::Count { count, bytes: u64_of(reader.left()) });
     }

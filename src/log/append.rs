@@ -155,8 +155,7 @@ fn marker_batch(marker: &Marker, now: Timestamp) -> RecordBatch {
     const VERSION: i16 = 0;
     let kind = i16::from(marker.commits);
     let key = [VERSION.to_be_bytes(), kind.to_be_bytes()].concat();
-    let value =
-        [&VERSION.to_be_bytes()[..], &marker.coordinator_epoch.to_be_bytes()[..]].concat();
+    let value = [&VERSION.to_be_bytes()[..], &marker.coordinator_epoch.to_be_bytes()[..]].concat();
     let record = NewRecord { key: Some(&key), ..NewRecord::value(now, &value) };
     let mut batch = BatchBuilder::new(Codec::None)
         .with_producer(marker.producer_id, marker.epoch, Sequence(-1))

@@ -16,9 +16,7 @@ use super::producers::{Ended, Producers};
 use super::recorded::{InRecord, Recorded};
 use super::retention::SegmentInfo;
 use super::roll;
-use super::segment::{
-    ActiveSegment, Beginning, EndSnapshot, Largest, SealedSegment, SegmentFiles,
-};
+use super::segment::{ActiveSegment, Beginning, EndSnapshot, Largest, SealedSegment, SegmentFiles};
 use crate::disk::plan::Parts;
 use crate::disk::{DiskError, FileId, Plan, Step};
 use crate::format::producer_snapshot;

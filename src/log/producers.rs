@@ -358,11 +358,7 @@ impl Producers {
     /// The producers of a snapshot that is read at a start. Those that have been silent for
     /// `expiration_ms` by their records are no longer written to snapshots, as Kafka forgets them
     /// here.
-    pub fn of_entries(
-        entries: &[ProducerEntry],
-        now: Timestamp,
-        expiration_ms: u64,
-    ) -> Producers {
+    pub fn of_entries(entries: &[ProducerEntry], now: Timestamp, expiration_ms: u64) -> Producers {
         let limit = i64::try_from(expiration_ms).unwrap_or(i64::MAX);
         let mut producers = Producers::default();
         for entry in entries {

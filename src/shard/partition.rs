@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
 use crate::format::batch::RecordBatch;
 use crate::log::journal::Turn;
+use crate::log::producers::Marker;
 use crate::log::{
     AdvanceError, AppendError, Appended, Completed, Cursors, Journal, LogConfig, LogState,
     PartitionLog,
@@ -190,6 +191,9 @@ impl PartitionCell {
     }
 }
 
+/// Size of a batch that ends a transaction.
+const MARKER_BYTES: ByteCount = ByteCount(78);
+
 /// A handle on a partition; cheap to clone, bound to its shard's thread.
 #[derive(Clone)]
 pub struct Partition {
@@ -208,11 +212,38 @@ impl Partition {
     /// # Errors
     /// As Kafka's append, see [`AppendError`].
     pub fn append(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        self.append_with(bytes, |log| log.append(batch, now()))
+    }
+
+    /// The same for a batch of a transaction that the coordinator has vouched for, which may be
+    /// the first of it here.
+    ///
+    /// # Errors
+    /// As [`Partition::append`].
+    pub fn append_verified(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        self.append_with(bytes, |log| log.append_verified(batch, now()))
+    }
+
+    /// Appends the marker that ends a producer's transaction here.
+    ///
+    /// # Errors
+    /// [`AppendError::InvalidProducerEpoch`], [`AppendError::CoordinatorFenced`], and those of a
+    /// log that doesn't serve.
+    pub fn append_marker(&self, marker: &Marker) -> Result<Appended, AppendError> {
+        self.append_with(MARKER_BYTES, |log| log.append_marker(marker, now()))
+    }
+
+    fn append_with(
+        &self,
+        bytes: ByteCount,
+        append: impl FnOnce(&mut PartitionLog) -> Result<Appended, AppendError>,
+    ) -> Result<Appended, AppendError> {
         if self.core.is_stopped() {
             return Err(AppendError::Offline { reason: "the server is being stopped".to_owned() });
         }
-        let bytes = batch.size();
-        let appended = self.cell.log.borrow_mut().append(batch, now())?;
+        let appended = append(&mut self.cell.log.borrow_mut())?;
         if !appended.duplicate {
             self.core.stats.batches.add(1);
             self.core.stats.bytes_in.add(bytes.0);

@@ -87,8 +87,19 @@ impl Timeline {
     /// The kinds of steps that this can't repeat.
     pub fn unknown_steps(&self) -> Vec<String> {
         const KNOWN: &[&str] = &[
-            "produce", "append", "refused", "client", "create-topic", "config", "alter-config",
-            "start", "stop", "kill", "snapshot", "retention_pass", "tool",
+            "produce",
+            "append",
+            "refused",
+            "client",
+            "create-topic",
+            "config",
+            "alter-config",
+            "start",
+            "stop",
+            "kill",
+            "snapshot",
+            "retention_pass",
+            "tool",
         ];
         let kinds = self.list("step").filter_map(|it| text_of(it, "kind"));
         let cleans = self.list("clean").map(|_| "clean".to_owned());
@@ -218,7 +229,8 @@ impl Timeline {
             configs.insert("segment.bytes".to_owned(), "104857600".to_owned());
         }
         let told = table.and_then(|it| number(it, "created_ms").or(number(it, "at_ms")));
-        let first = self.list("step").filter_map(|it| number(it, "from_ms").or(number(it, "at_ms")));
+        let first =
+            self.list("step").filter_map(|it| number(it, "from_ms").or(number(it, "at_ms")));
         let created = self.created.get(name).copied().or(told).or(first.min());
         (configs, created.expect("a time"))
     }

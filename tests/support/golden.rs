@@ -29,7 +29,8 @@ impl Archive {
     pub fn all() -> Vec<Archive> {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/kafka");
         let more = std::env::var_os("GOLDEN_DIR").map(PathBuf::from);
-        let mut archives: Vec<Archive> = [Some(own), more].into_iter().flatten().flat_map(of).collect();
+        let mut archives: Vec<Archive> =
+            [Some(own), more].into_iter().flatten().flat_map(of).collect();
         archives.sort_by(|a, b| a.name.cmp(&b.name));
         archives
     }

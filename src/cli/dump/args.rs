@@ -124,10 +124,8 @@ impl Dump {
         let special = chosen.into_iter().find(|it| it.0).map(|it| it.1);
         let (key, value) = (self.key_decoder_class, self.value_decoder_class);
         let is_plain = self.print_data_log || key.is_some() || value.is_some();
-        let plain = Decoder::Plain {
-            key: key.unwrap_or_default(),
-            value: value.unwrap_or_default(),
-        };
+        let plain =
+            Decoder::Plain { key: key.unwrap_or_default(), value: value.unwrap_or_default() };
         special.or(is_plain.then_some(plain))
     }
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::items::Item;
-use crate::cli::log_file::{Found, LogFile, LogFileError};
 use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, log, sibling};
+use crate::cli::log_file::{Found, LogFile, LogFileError};
 use crate::format::index::{OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry};
 
 /// Bytes at the end of an index that Kafka searches first (`AbstractIndex`): they are in memory.

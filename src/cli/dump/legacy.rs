@@ -253,7 +253,10 @@ mod tests {
     fn format_0_has_no_timestamp() {
         let record = OldRecord::read(&entry(7, 0, 0, b"k", b"v")).expect("well formed");
         assert_eq!((record.timestamp, record.time_label()), (-1, "NoTimestampType"));
-        assert_eq!((record.key.as_deref(), record.value.as_deref()), (Some(&b"k"[..]), Some(&b"v"[..])));
+        assert_eq!(
+            (record.key.as_deref(), record.value.as_deref()),
+            (Some(&b"k"[..]), Some(&b"v"[..]))
+        );
         assert!(OldRecord::read(&entry(7, 0, 0, b"k", b"v")[..20]).is_err());
     }
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::contents::Decoder;
 use super::items::{self, BatchItem, Control, Form, Item, RecordItem};
+use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, java, legacy};
 use crate::cli::flat;
 use crate::cli::log_file::{Found, LogFile, LogFileError};
-use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, java, legacy};
 use crate::format::batch::{BatchError, BatchHeader, Codec, HEADER_BYTES, MAGIC_V2};
 use crate::format::codec;
 use crate::format::compact::{CompactError, Reader};
@@ -74,8 +74,11 @@ pub fn dump(
     let mut at = 0;
     if is_flat(&mut log)? {
         let bytes = log.bytes(0, log.length())?.to_vec();
-        flat::print(path, &bytes, records.printer.out).map_err(|it| LogFileError::corrupt(path, it))?;
-        return Err(LogFileError::corrupt(path, "no Kafka segment, see `uringlog decode-flat`").into());
+        flat::print(path, &bytes, records.printer.out)
+            .map_err(|it| LogFileError::corrupt(path, it))?;
+        return Err(
+            LogFileError::corrupt(path, "no Kafka segment, see `uringlog decode-flat`").into()
+        );
     }
     while let Some(found) = log.batch(at, end)? {
         if found.magic < MAGIC_V2 {
@@ -114,9 +117,8 @@ fn head(path: &Path, printer: &mut Printer<'_>) -> Result<(), DumpError> {
         Some(_) if name == BOOTSTRAP => Item::Bootstrap,
         Some(numbers) => {
             let parts = numbers.split_once('-');
-            let parsed = parts.and_then(|(offset, epoch)| {
-                Some((offset.parse().ok()?, epoch.parse().ok()?))
-            });
+            let parsed =
+                parts.and_then(|(offset, epoch)| Some((offset.parse().ok()?, epoch.parse().ok()?)));
             let (offset, epoch) = parsed.ok_or_else(|| {
                 let what = "a snapshot's name is its end offset, a hyphen and its epoch";
                 LogFileError::corrupt(path, what)
@@ -262,6 +264,8 @@ pub fn last_offset(log: &mut LogFile, found: Found) -> Result<i64, LogFileError>
     }
     let whole = found.size.min(crate::units::u64_of(HEADER_BYTES));
     let mut reader = Reader::new(log.bytes(found.at, whole)?);
-    let delta = reader.take(usize_of(crate::cli::log_file::LAST_OFFSET_DELTA_AT)).and_then(|_| reader.i32());
+    let delta = reader
+        .take(usize_of(crate::cli::log_file::LAST_OFFSET_DELTA_AT))
+        .and_then(|_| reader.i32());
     Ok(found.offset.wrapping_add(delta.unwrap_or_default().into()))
 }

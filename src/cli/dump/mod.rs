@@ -177,7 +177,10 @@ fn base_of(path: &Path) -> Result<i64, LogFileError> {
     let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
     let number = name.split('.').next().unwrap_or_default();
     number.parse().map_err(|_| {
-        LogFileError::corrupt(path, format!("the name of a segment's file is a number, not {number:?}"))
+        LogFileError::corrupt(
+            path,
+            format!("the name of a segment's file is a number, not {number:?}"),
+        )
     })
 }
 

@@ -78,14 +78,14 @@ impl Configs {
         }
         let schema = METADATA.values.get(&i16::try_from(kind).ok()?)?;
         let value = schema.decode_front(version, &mut Reader::new(record)).ok()?;
-        let is_text = |name: &str, wanted: &str| {
-            matches!(value.get(name), Some(Value::Text(text)) if text == wanted)
-        };
+        let is_text = |name: &str, wanted: &str| matches!(value.get(name), Some(Value::Text(text)) if text == wanted);
         match kind {
             TOPIC_RECORD if is_text("name", &self.topic) => {
                 self.id = value.get("topicId").cloned();
             }
-            REMOVE_TOPIC_RECORD if self.id.is_some() && self.id.as_ref() == value.get("topicId") => {
+            REMOVE_TOPIC_RECORD
+                if self.id.is_some() && self.id.as_ref() == value.get("topicId") =>
+            {
                 self.values.clear();
             }
             CONFIG_RECORD

@@ -14,11 +14,7 @@ use crate::units::u64_of;
 ///
 /// # Errors
 /// [`ExplainError`].
-pub fn offset(
-    segments: &[Segment],
-    offset: i64,
-    out: &mut dyn Write,
-) -> Result<(), ExplainError> {
+pub fn offset(segments: &[Segment], offset: i64, out: &mut dyn Write) -> Result<(), ExplainError> {
     writeln!(out, "The way to offset {offset}")?;
     let number = segments.partition_point(|it| it.base <= offset).checked_sub(1);
     let Some(segment) = number.map(|it| &segments[it]) else {

@@ -77,7 +77,9 @@ pub fn draw(
         let (day, clock) = largest.split_once(' ').unwrap_or((&largest, ""));
         let head = format!("+- {}{mark} ", segment.base);
         rows[0].push_str(&format!("{head:-<BOX_WIDTH$}"));
-        let about = if is_last { format!("{}, active", size(segment.bytes())) } else {
+        let about = if is_last {
+            format!("{}, active", size(segment.bytes()))
+        } else {
             size(segment.bytes())
         };
         for (row, text) in rows[1..4].iter_mut().zip([about.as_str(), day, clock]) {

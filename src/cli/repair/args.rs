@@ -14,8 +14,12 @@ pub struct Repair {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// Where the repaired copy goes.
-    #[arg(long, value_name = "NEWDIR", required_unless_present = "in_place",
-          conflicts_with = "in_place")]
+    #[arg(
+        long,
+        value_name = "NEWDIR",
+        required_unless_present = "in_place",
+        conflicts_with = "in_place"
+    )]
     pub to: Option<PathBuf>,
     /// Repair the directory itself; each partition is copied to DIR.before-repair first.
     #[arg(long)]

@@ -15,7 +15,9 @@ pub fn check(from: &Path, to: &Path) -> Result<(), RepairError> {
         return Err(RepairError::Exists(to.to_owned()));
     }
     let absolute = |path: &Path| -> PathBuf {
-        fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.into())
+        fs::canonicalize(path)
+            .or_else(|_| std::path::absolute(path))
+            .unwrap_or_else(|_| path.into())
     };
     if absolute(to).starts_with(absolute(from)) {
         return Err(RepairError::Inside(to.to_owned()));

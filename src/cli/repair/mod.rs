@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use crate::broker::config::{ServerConfig, TopicConfigs};
 use crate::cli::explain;
-use crate::disk::lock::{DirectoryLock, LockError};
 use crate::disk::Disk;
+use crate::disk::lock::{DirectoryLock, LockError};
 use crate::disk::plain::PlainDisk;
 use crate::format::names::{DirectoryState, PartitionDirectory};
 use crate::format::{clean_shutdown, partition_metadata};

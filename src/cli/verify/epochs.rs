@@ -51,12 +51,7 @@ pub fn read(path: &Path, findings: &mut Vec<Finding>) -> Vec<EpochStart> {
 
 /// Batches must carry the epoch that the file says for their offset. A file that says nothing of an
 /// offset can't be held against it: Kafka forgets epochs that ended before the log start.
-pub fn check(
-    log: &Path,
-    changes: &Changes,
-    entries: &[EpochStart],
-    end: i64,
-) -> Vec<Finding> {
+pub fn check(log: &Path, changes: &Changes, entries: &[EpochStart], end: i64) -> Vec<Finding> {
     let mut found = Limited::new(log);
     for (number, (epoch, base)) in changes.iter().enumerate() {
         let until = changes.0.get(number + 1).map_or(end, |next| next.1);
@@ -66,10 +61,13 @@ pub fn check(
         };
         for offset in [base, until - 1] {
             if let Some(expected) = told(offset).filter(|it| 0 <= epoch && *it != epoch) {
-                found.damage(None, format!(
-                    "the batch with offset {offset} carries leader epoch {epoch}, \
+                found.damage(
+                    None,
+                    format!(
+                        "the batch with offset {offset} carries leader epoch {epoch}, \
                      leader-epoch-checkpoint says {expected}"
-                ));
+                    ),
+                );
                 break;
             }
         }

@@ -132,16 +132,22 @@ impl Indexes {
                     let what = format!("no batch ends with offset {offset} of the entry");
                     times.found.damage(at, what);
                 } else if entry.timestamp != batch.max_timestamp {
-                    times.found.damage(at, format!(
-                        "the entry says time {} for offset {offset}; the batch that ends there \
+                    times.found.damage(
+                        at,
+                        format!(
+                            "the entry says time {} for offset {offset}; the batch that ends there \
                          has {}",
-                        entry.timestamp, batch.max_timestamp
-                    ));
+                            entry.timestamp, batch.max_timestamp
+                        ),
+                    );
                 } else if entry.timestamp < self.newest {
-                    times.found.damage(at, format!(
-                        "the entry's time {} is not the newest so far, which is {}",
-                        entry.timestamp, self.newest
-                    ));
+                    times.found.damage(
+                        at,
+                        format!(
+                            "the entry's time {} is not the newest so far, which is {}",
+                            entry.timestamp, self.newest
+                        ),
+                    );
                 }
             }
         }
@@ -198,11 +204,14 @@ fn checked(
     if tail.iter().any(|byte| *byte != 0) {
         found.damage(u64_of(used), "what follows the last entry is neither an entry nor zeros");
     } else if !tail.is_empty() && !may_have_tail {
-        found.damage(u64_of(used), format!(
-            "{} bytes of zeros behind the last entry of a sealed segment's index: Kafka takes \
+        found.damage(
+            u64_of(used),
+            format!(
+                "{} bytes of zeros behind the last entry of a sealed segment's index: Kafka takes \
              them for entries",
-            tail.len()
-        ));
+                tail.len()
+            ),
+        );
     }
     found
 }

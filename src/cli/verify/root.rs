@@ -79,9 +79,8 @@ impl Root {
             let mut found = Limited::new(&path);
             let mut elsewhere = 0_u64;
             for line in lines {
-                let of = |it: &&Partition| {
-                    partition_of(&it.path).is_some_and(|of| is_of(line, &of))
-                };
+                let of =
+                    |it: &&Partition| partition_of(&it.path).is_some_and(|of| is_of(line, &of));
                 match partitions.iter().find(of) {
                     None => elsewhere += 1,
                     Some(partition) => {

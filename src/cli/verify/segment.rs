@@ -17,12 +17,7 @@ const RELATIVE_OFFSET_MAX: i64 = (1 << 31) - 1;
 const TAIL_WINDOW_BYTES: u64 = 1 << 20;
 
 /// Reads a segment of the partition.
-pub fn walk(
-    partition: &Partition,
-    number: usize,
-    is_deep: bool,
-    progress: &ProgressBar,
-) -> Walked {
+pub fn walk(partition: &Partition, number: usize, is_deep: bool, progress: &ProgressBar) -> Walked {
     let segment = &partition.segments[number];
     let mut walked = Walked::default();
     let mut log = match LogFile::open(&segment.paths.log) {
@@ -165,7 +160,8 @@ impl Walk<'_> {
     fn offsets(&mut self, found: Found, base: i64, last: i64) {
         let expected = self.walked.end.unwrap_or(self.base);
         if last < base {
-            self.found.damage(found.at, format!("the batch ends with {last}, before its base {base}"));
+            self.found
+                .damage(found.at, format!("the batch ends with {last}, before its base {base}"));
         }
         if base < expected {
             let what = format!("the batch begins with offset {base}, {expected} was the least");
@@ -178,7 +174,8 @@ impl Walk<'_> {
             self.found.damage(found.at, what);
         }
         if let Some(next) = self.next_base.filter(|next| *next <= last) {
-            let what = format!("offset {last} belongs to the next segment, which begins with {next}");
+            let what =
+                format!("offset {last} belongs to the next segment, which begins with {next}");
             self.found.damage(found.at, what);
         }
         self.walked.end = Some(last.saturating_add(1).max(expected));

@@ -71,11 +71,7 @@ pub fn check(segments: &[Segment], open: &[(i64, i64)]) -> Vec<Finding> {
     findings
 }
 
-fn compare(
-    segment: &Segment,
-    mut aborts: BTreeMap<i64, Expected>,
-    is_sure: bool,
-) -> Vec<Finding> {
+fn compare(segment: &Segment, mut aborts: BTreeMap<i64, Expected>, is_sure: bool) -> Vec<Finding> {
     let path = &segment.paths.aborted;
     let bytes = match index::read(path) {
         Ok(bytes) => bytes.unwrap_or_default(),
@@ -114,11 +110,14 @@ fn compare(
     }
     for (offset, expected) in aborts {
         if let Some(first) = expected.first.filter(|_| is_sure) {
-            found.damage(None, format!(
-                "no entry for the transaction of producer {} from {first} that is aborted at \
+            found.damage(
+                None,
+                format!(
+                    "no entry for the transaction of producer {} from {first} that is aborted at \
                  {offset}: readers of committed records would see it",
-                expected.producer
-            ));
+                    expected.producer
+                ),
+            );
         }
     }
     found.into_findings()
@@ -132,10 +131,7 @@ fn difference(entry: &AbortedTransaction, expected: Expected, is_sure: bool) -> 
         ));
     }
     if entry.first_offset < 0 || entry.last_offset < entry.first_offset {
-        return Some(format!(
-            "a transaction from {} to {}",
-            entry.first_offset, entry.last_offset
-        ));
+        return Some(format!("a transaction from {} to {}", entry.first_offset, entry.last_offset));
     }
     if !is_sure {
         return None;

@@ -195,7 +195,9 @@ fn fields(rest: &mut &[&'static str], depth: usize) -> Option<Vec<Field>> {
             let argument = words.next()?;
             match word {
                 "null" => field.nullable = Versions::parse(argument)?,
-                "tag" => field.tag = Some((argument.parse().ok()?, Versions::parse(words.next()?)?)),
+                "tag" => {
+                    field.tag = Some((argument.parse().ok()?, Versions::parse(words.next()?)?))
+                }
                 "default" => field.default = Some(argument),
                 _ => return None,
             }

@@ -141,12 +141,15 @@ mod tests {
     fn json_is_written_as_jackson_does() {
         let value = Value::Struct(vec![
             ("text", Value::Text("a\"\\\u{1}\u{1f}\n\u{7f}é".to_owned())),
-            ("bytes", Value::List(vec![
-                Value::Bytes(vec![]),
-                Value::Bytes(vec![0xfb]),
-                Value::Bytes(vec![0xfb, 0xff]),
-                Value::Bytes(vec![0xfb, 0xff, 0xfe]),
-            ])),
+            (
+                "bytes",
+                Value::List(vec![
+                    Value::Bytes(vec![]),
+                    Value::Bytes(vec![0xfb]),
+                    Value::Bytes(vec![0xfb, 0xff]),
+                    Value::Bytes(vec![0xfb, 0xff, 0xfe]),
+                ]),
+            ),
             ("more", Value::List(vec![Value::Null, Value::Bool(true), Value::Number(-1)])),
         ]);
         let expected = "{\"text\":\"a\\\"\\\\\\u0001\\u001F\\n\u{7f}é\",\

@@ -26,8 +26,7 @@ impl Cleanable {
     /// than it, not as much.
     pub fn is_due(&self, ratio_thousandths: u64) -> bool {
         let all = u128::from(self.clean.0) + u128::from(self.dirty.0);
-        let is_filthy =
-            u128::from(ratio_thousandths) * all < u128::from(self.dirty.0) * 1000;
+        let is_filthy = u128::from(ratio_thousandths) * all < u128::from(self.dirty.0) * 1000;
         self.dirty.0 != 0 && (self.is_overdue || is_filthy)
     }
 }
@@ -48,9 +47,10 @@ pub fn cleanable(
     let first_dirty = if resets_checkpoint { log_start } else { known };
     let is_dirty = |segment: &&SegmentInfo| first_dirty < segment.next_base;
     let lag_ms = i64::try_from(config.compaction_lag_min_ms).unwrap_or(i64::MAX);
-    let young = sealed.iter().filter(is_dirty).find(|segment| {
-        0 < lag_ms && now.0.saturating_sub(lag_ms) < segment.largest_timestamp.0
-    });
+    let young = sealed
+        .iter()
+        .filter(is_dirty)
+        .find(|segment| 0 < lag_ms && now.0.saturating_sub(lag_ms) < segment.largest_timestamp.0);
     let young = young.map_or(active.base, |segment| segment.base);
     let limit = last_stable.min(active.base).min(young).max(first_dirty);
     // Only whole segments are cleaned.
@@ -63,9 +63,8 @@ pub fn cleanable(
     let dirty_from = dirty_from.unwrap_or(first_dirty);
     // A segment that is clean up to its middle counts for both.
     let clean = size(&mut sealed.iter().filter(|it| it.base < first_dirty));
-    let dirty = size(
-        &mut sealed.iter().filter(|it| dirty_from <= it.base && it.base < first_uncleanable),
-    );
+    let dirty =
+        size(&mut sealed.iter().filter(|it| dirty_from <= it.base && it.base < first_uncleanable));
     let max_lag_ms = i64::try_from(config.compaction_lag_max_ms).unwrap_or(i64::MAX);
     let until = now.0.saturating_sub(max_lag_ms);
     let firsts = sealed.iter().zip(first_timestamps).filter(|(segment, _)| is_dirty(segment));
@@ -94,11 +93,7 @@ mod tests {
     const FIRSTS: [Timestamp; 4] =
         [Timestamp(1), Timestamp(1000), Timestamp(2000), Timestamp(3000)];
 
-    fn of(
-        checkpoint: Option<u64>,
-        stable: u64,
-        change: impl FnOnce(&mut LogConfig),
-    ) -> Cleanable {
+    fn of(checkpoint: Option<u64>, stable: u64, change: impl FnOnce(&mut LogConfig)) -> Cleanable {
         let mut config = LogConfig::defaults(Durability::PageCache);
         change(&mut config);
         let offsets = (checkpoint.map(Offset), Offset(0), Offset(stable));

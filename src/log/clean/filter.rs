@@ -128,9 +128,7 @@ impl Filter<'_> {
         let last = header.last_offset().ok_or(FilterError::Offsets)?;
         let is_discardable = match header.is_control() {
             true => self.judge_control(header, payload, last)?,
-            false => {
-                self.transactions.data(header.producer_id, last, header.is_transactional())
-            }
+            false => self.transactions.data(header.producer_id, last, header.is_transactional()),
         };
         let is_over = header.has_delete_horizon() && header.base_timestamp <= self.now;
         let loses_records = is_discardable && (!header.is_control() || is_over);
@@ -203,8 +201,8 @@ impl Filter<'_> {
 
 /// A header without records: it says that the producer has come this far, or that the log has.
 fn empty(header: &BatchHeader) -> BytesMut {
-    let flags = header.attributes
-        & (batch::LOG_APPEND_TIME | batch::TRANSACTIONAL | batch::CONTROL);
+    let flags =
+        header.attributes & (batch::LOG_APPEND_TIME | batch::TRANSACTIONAL | batch::CONTROL);
     let header = BatchHeader {
         attributes: flags,
         base_timestamp: Timestamp::NONE,
@@ -299,11 +297,8 @@ mod tests {
     }
 
     fn batch(base: u64, codec: Codec, records: &[(&[u8], Option<&[u8]>)]) -> RecordBatch {
-        let mut builder = BatchBuilder::new(codec).with_producer(
-            ProducerId(5),
-            ProducerEpoch(0),
-            Sequence(3),
-        );
+        let mut builder =
+            BatchBuilder::new(codec).with_producer(ProducerId(5), ProducerEpoch(0), Sequence(3));
         for (at, (key, value)) in (0_i64..).zip(records) {
             builder.push(&NewRecord {
                 timestamp: Timestamp(1_000 + at),
@@ -334,7 +329,8 @@ mod tests {
     fn the_newest_of_each_key_stays_where_it_was() {
         let map = map(&[(b"a", 12), (b"b", 11)], 20);
         for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
-            let records: [(&[u8], _); 3] = [(b"a", Some(&b"1"[..])), (b"b", Some(b"2")), (b"a", Some(b"3"))];
+            let records: [(&[u8], _); 3] =
+                [(b"a", Some(&b"1"[..])), (b"b", Some(b"2")), (b"a", Some(b"3"))];
             let batch = batch(10, codec, &records);
             let kept = filter(&map, &Nobody).next(batch.header(), batch.as_bytes());
             let Kept::Rewritten(bytes) = kept.expect("whole") else { panic!("one record goes") };

@@ -41,9 +41,7 @@ use super::housekeeping::EPOCHS_NAME;
 use super::lifecycle::LogParts;
 use super::partition::{Cause, FileName, LogSpec, LogState, PartitionLog, Target};
 use super::roll;
-use super::segment::{
-    ActiveSegment, Beginning, Extras, Found, IndexBytes, Largest, SegmentFiles,
-};
+use super::segment::{ActiveSegment, Beginning, Extras, Found, IndexBytes, Largest, SegmentFiles};
 use crate::disk::{Disk, Step};
 use crate::format::names::{FileKind, SegmentFile};
 use crate::format::partition_metadata;

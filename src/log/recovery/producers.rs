@@ -95,7 +95,9 @@ impl Rebuild<'_, '_> {
                 true => self.rewrite(span.base, &ended, listed)?,
                 false => {
                     let known = self.read_aborted(*span, listed)?;
-                    ended.retain(|it| known.last().is_none_or(|last| last.last_offset < it.last_offset));
+                    ended.retain(|it| {
+                        known.last().is_none_or(|last| last.last_offset < it.last_offset)
+                    });
                     ended.splice(0..0, known);
                     listed
                 }
@@ -211,8 +213,14 @@ fn replay(
     let name = SegmentFile::new(span.base, FileKind::Log).to_string();
     let file = rebuild.files.open(&name)?;
     let mut window = Window::new(file, span.bytes);
-    let mut replay =
-        Replay { from, end: span.end, now: rebuild.now, producers, batches: 0, aborted: Vec::new() };
+    let mut replay = Replay {
+        from,
+        end: span.end,
+        now: rebuild.now,
+        producers,
+        batches: 0,
+        aborted: Vec::new(),
+    };
     replay.run(rebuild.files, &mut window)?;
     let Replay { batches, aborted, .. } = replay;
     rebuild.report.replayed += batches;

@@ -243,9 +243,7 @@ fn marker_of(
     // Both begin with a version.
     let kind = record.key.and_then(|key| key.get(2..)).and_then(|it| it.first_chunk());
     let epoch = record.value.and_then(|value| value.get(2..)).and_then(|it| it.first_chunk());
-    Ok(kind.zip(epoch).map(|(kind, epoch)| {
-        (i16::from_be_bytes(*kind), i32::from_be_bytes(*epoch))
-    }))
+    Ok(kind.zip(epoch).map(|(kind, epoch)| (i16::from_be_bytes(*kind), i32::from_be_bytes(*epoch))))
 }
 
 impl Rebuilt {

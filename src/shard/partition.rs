@@ -226,6 +226,16 @@ impl Partition {
         self.append_with(bytes, |log| log.append_verified(batch, now()))
     }
 
+    /// The same for a batch that a coordinator writes on behalf of a producer: sequences don't
+    /// count.
+    ///
+    /// # Errors
+    /// As [`Partition::append`].
+    pub fn append_coordinated(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        self.append_with(bytes, |log| log.append_coordinated(batch, now()))
+    }
+
     /// Appends the marker that ends a producer's transaction here.
     ///
     /// # Errors

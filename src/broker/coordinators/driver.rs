@@ -13,7 +13,9 @@ use crate::format::batch::{Codec, RecordBatch};
 use crate::format::record::{BatchBuilder, NewRecord};
 use crate::log::{AppendError, Appended, LogState};
 use crate::shard::{Partition, Reached, edge, now};
-use crate::units::{Offset, PartitionId, Sequence, Timestamp, TopicId};
+use crate::units::{
+    Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
+};
 use crate::wire::error::ErrorCode;
 
 /// Time between two tries to load a partition that can't be loaded.
@@ -232,13 +234,12 @@ impl<C: Coordinator> Driver<C> {
     fn write(&self, write: Write) -> Result<(), AppendError> {
         let appended = match write {
             Write::Records(records) => {
-                self.partition.append(batch(BatchBuilder::new(Codec::None), &records))?
+                let nobody = (ProducerId::NONE, ProducerEpoch(-1));
+                self.partition.append(batch(builder(nobody), &records))?
             }
             Write::Transactional { producer_id, producer_epoch, records } => {
-                let builder = BatchBuilder::new(Codec::None)
-                    .with_producer(producer_id, producer_epoch, Sequence(-1))
-                    .transactional();
-                let appended = self.partition.append_verified(batch(builder, &records))?;
+                let builder = builder((producer_id, producer_epoch)).transactional();
+                let appended = self.partition.append_coordinated(batch(builder, &records))?;
                 self.replay(&records, (Origin::Transaction(producer_id), appended));
                 appended
             }
@@ -299,6 +300,12 @@ enum Wait {
 
 fn refuse<A>(answers: Vec<(oneshot::Sender<Result<A, ErrorCode>>, A)>, code: ErrorCode) {
     answers.into_iter().for_each(|(answered, _)| drop(answered.send(Err(code))));
+}
+
+/// Kafka's coordinators write sequence 0 into all their batches, also into those without a
+/// producer.
+fn builder((producer_id, epoch): (ProducerId, ProducerEpoch)) -> BatchBuilder {
+    BatchBuilder::new(Codec::None).with_producer(producer_id, epoch, Sequence(0))
 }
 
 fn batch(mut builder: BatchBuilder, records: &[Record]) -> RecordBatch {

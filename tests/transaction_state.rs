@@ -25,6 +25,8 @@ type Bytes = (Vec<u8>, Option<Vec<u8>>);
 const SETTINGS: Settings = Settings {
     timeout_ms_max: 900_000,
     id_expiration_ms: 604_800_000,
+    abort_interval_ms: 10_000,
+    expiration_interval_ms: 3_600_000,
     version: TransactionVersion::Two,
 };
 
@@ -129,7 +131,7 @@ fn decode(key: &[u8], value: Option<&[u8]>) -> Record {
 
 fn check(log: &[u8], name: &str) -> usize {
     let records = records(log);
-    let mut replay = Replay { coordinator: Transactions::new(SETTINGS, 0), due: Vec::new() };
+    let mut replay = Replay { coordinator: Transactions::new(SETTINGS), due: Vec::new() };
     for (number, (key, value)) in records.iter().enumerate() {
         let record = decode(key, value.as_deref());
         assert_eq!(record.encode(), (key.clone(), value.clone()), "{name}: record {number}");

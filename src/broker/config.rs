@@ -5,6 +5,8 @@
 //! `log.retention.ms` beats `log.retention.minutes` beats `log.retention.hours`, and a topic's
 //! config beats them all.
 
+mod coordinator_settings;
+mod coordinators;
 mod describe;
 mod markdown;
 mod server_settings;
@@ -19,6 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use coordinators::{CoordinatorConfig, InternalTopicConfig};
 pub use describe::{ConfigSource, Described, Synonym, describe_server, describe_topic};
 pub use markdown::markdown_table;
 pub use source::Origin;
@@ -75,6 +78,8 @@ pub struct ServerConfig {
     pub log_start_checkpoint_ms: u64,
     /// `replica.high.watermark.checkpoint.interval.ms`.
     pub high_watermark_checkpoint_ms: u64,
+    /// What groups and transactions are configured with.
+    pub coordinators: CoordinatorConfig,
     /// `journal.enable`, `journal.bytes` and `journal.plan.bytes.max`.
     pub journal: JournalOptions,
     /// `uringlog.splice.bytes.min`.
@@ -257,6 +262,7 @@ impl ServerConfig {
             high_watermark_checkpoint_ms: values
                 .bytes("replica.high.watermark.checkpoint.interval.ms")
                 .0,
+            coordinators: CoordinatorConfig::from_values(&values),
             journal: JournalOptions {
                 mode: match values.text("journal.enable") {
                     "true" => JournalMode::Always,

@@ -38,6 +38,8 @@ pub mod metadata_log;
 
 pub mod controller;
 
+pub mod coordinators;
+
 pub mod api;
 
 pub mod service;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify, oneshot};
 
 use crate::broker::config::ServerConfig;
+use crate::broker::coordinators::Coordinators;
 use crate::broker::directory::{Checkpoints, Found, FoundPartitions, PartitionKey};
 use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
@@ -105,6 +106,8 @@ pub struct Node {
     pub shared: Arc<Shared>,
     /// The shard's engine.
     pub engine: Engine,
+    /// The shard's coordinators.
+    pub coordinators: Coordinators,
     image: RefCell<Arc<Image>>,
     partitions: RefCell<HashMap<TopicId, Own>>,
     controller: Mailbox<ControllerOrder>,
@@ -128,6 +131,7 @@ impl Node {
             shard,
             shared,
             engine,
+            coordinators: Coordinators::default(),
             image: RefCell::default(),
             partitions: RefCell::default(),
             controller,

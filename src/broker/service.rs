@@ -97,7 +97,7 @@ async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answ
             control::encode(&header, api::describe_cluster::answer(&node.shared, &request))
         }
         Request::FindCoordinator(request) => {
-            control::encode(&header, api::find_coordinator::answer(node, request, version))
+            control::encode(&header, api::find_coordinator::answer(node, request, version).await)
         }
         Request::InitProducerId(request) => {
             control::encode(&header, api::init_producer_id::answer(node, request).await)

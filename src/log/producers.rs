@@ -234,6 +234,10 @@ impl Producers {
         }
         let known = self.producers.get(&header.producer_id);
         let producer = known.unwrap_or(&Producer::UNKNOWN);
+        if guard == Guard::Coordinator {
+            producer.check_epoch(header)?;
+            return self.with_room(known);
+        }
         if let Some(batch) = producer.duplicate_of(header) {
             return Ok(Verdict::Duplicate {
                 base_offset: batch.base_offset,
@@ -250,6 +254,10 @@ impl Producers {
         if !header.is_transactional() && is_open {
             return Err(invalid_transaction(header, TRANSACTION_OPEN));
         }
+        self.with_room(known)
+    }
+
+    fn with_room(&self, known: Option<&Producer>) -> Result<Verdict, AppendError> {
         if known.is_none() && self.producers.len() >= PRODUCERS_MAX {
             return Err(AppendError::TooManyProducers { limit: PRODUCERS_MAX });
         }
@@ -445,6 +453,9 @@ pub enum Guard {
     Unverified,
     /// The coordinator has the partition in the transaction.
     Verified,
+    /// A group coordinator writes on behalf of the producer (`AppendOrigin.COORDINATOR`): all its
+    /// batches have sequence 0, so sequences say nothing, and nothing is a duplicate.
+    Coordinator,
 }
 
 /// A transaction that a marker has ended.

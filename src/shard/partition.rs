@@ -26,9 +26,6 @@ use crate::shard::stats::Stats;
 use crate::shard::waiting::Waiting;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
 
-/// Size of a batch with the marker of a transaction.
-const MARKER_BYTES: ByteCount = ByteCount(78);
-
 /// How the log stopped serving: what had been reached by then, and the reason.
 struct Stop {
     high_watermark: Offset,
@@ -194,6 +191,9 @@ impl PartitionCell {
     }
 }
 
+/// Size of a batch that ends a transaction.
+const MARKER_BYTES: ByteCount = ByteCount(78);
+
 /// A handle on a partition; cheap to clone, bound to its shard's thread.
 #[derive(Clone)]
 pub struct Partition {
@@ -216,7 +216,8 @@ impl Partition {
         self.append_with(bytes, |log| log.append(batch, now()))
     }
 
-    /// The same for a batch of a transaction that the transaction coordinator has vouched for.
+    /// The same for a batch of a transaction that the coordinator has vouched for, which may be
+    /// the first of it here.
     ///
     /// # Errors
     /// As [`Partition::append`].
@@ -225,10 +226,21 @@ impl Partition {
         self.append_with(bytes, |log| log.append_verified(batch, now()))
     }
 
-    /// Ends a transaction on this partition.
+    /// The same for a batch that a coordinator writes on behalf of a producer: sequences don't
+    /// count.
     ///
     /// # Errors
-    /// As [`PartitionLog::append_marker`].
+    /// As [`Partition::append`].
+    pub fn append_coordinated(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        self.append_with(bytes, |log| log.append_coordinated(batch, now()))
+    }
+
+    /// Appends the marker that ends a producer's transaction here.
+    ///
+    /// # Errors
+    /// [`AppendError::InvalidProducerEpoch`], [`AppendError::CoordinatorFenced`], and those of a
+    /// log that doesn't serve.
     pub fn append_marker(&self, marker: &Marker) -> Result<Appended, AppendError> {
         self.append_with(MARKER_BYTES, |log| log.append_marker(marker, now()))
     }

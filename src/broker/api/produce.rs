@@ -6,6 +6,8 @@
 //!   client then asks for metadata anew.
 //! - Topics by id from version 13. A partition of another shard is error 6, with its leader from
 //!   version 10 on.
+//! - Internal topics are INVALID_TOPIC_EXCEPTION to all but the client that calls itself
+//!   `__admin_client`, as in Kafka (`ReplicaManager#appendRecordsToLeader`).
 //! - zstd needs version 7, or it is error 76.
 
 use std::rc::Rc;
@@ -30,6 +32,9 @@ use crate::wire::topics::TopicGroups;
 /// First version whose batches may be compressed with zstd.
 const ZSTD_FROM: i16 = 7;
 
+/// The one client that may write to internal topics (`AdminUtils.ADMIN_CLIENT_ID`).
+const ADMIN_CLIENT_ID: &str = "__admin_client";
+
 /// A partition's part of the answer, and what it waits for.
 struct Pending {
     answer: PartitionAnswer,
@@ -49,7 +54,7 @@ pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
     };
     let (acks, timeout_ms) = (frame.acks, frame.timeout_ms);
     let (topics, pendings) = if (-1..=1).contains(&acks) {
-        append(node, header.version, frame)
+        append(node, &header, frame)
     } else {
         refuse_all(frame, ErrorCode::InvalidRequiredAcks)
     };
@@ -102,21 +107,22 @@ fn refuse_all(frame: ProduceFrame, error: ErrorCode) -> (TopicGroups, Pendings) 
     (frame.topics, frame.partitions.into_iter().map(refused).collect())
 }
 
-fn append(node: &Node, version: i16, frame: ProduceFrame) -> (TopicGroups, Pendings) {
+fn append(node: &Node, header: &RequestHeader, frame: ProduceFrame) -> (TopicGroups, Pendings) {
+    let by_admin = header.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
     let mut pendings = Pendings::with_capacity(frame.partitions.len());
     let mut partitions = frame.partitions.into_iter();
     for group in &frame.topics {
         let topic = node.topic(&group.key);
         for ProducePartition { index, batch } in partitions.by_ref().take(group.partitions) {
             let found = match &topic {
-                Ok(topic) if topic.name.is_internal() => {
+                Ok(topic) if topic.name.is_internal() && !by_admin => {
                     Err(NotHere::from(ErrorCode::InvalidTopicException))
                 }
                 Ok(topic) => node.partition(topic, index),
                 Err(code) => Err(NotHere::from(*code)),
             };
             pendings.push(match found {
-                Ok(partition) => append_one(node, (partition, index), version, batch),
+                Ok(partition) => append_one(node, (partition, index), header.version, batch),
                 Err(not_here) => refused(index, not_here),
             });
         }

@@ -4,7 +4,7 @@ use crate::coordinator::transactions::record::Record;
 use crate::coordinator::transactions::state::{State, TopicPartition, Transaction};
 use crate::coordinator::transactions::{Entry, Producer, TransactionalId, Transactions};
 use crate::log::producers::Marker;
-use crate::units::{ProducerEpoch, ProducerId, Timestamp};
+use crate::units::{LeaderEpoch, ProducerEpoch, ProducerId, Timestamp};
 
 /// A new state of a transactional id, to be made durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,8 +45,12 @@ impl Change {
 pub struct MarkersDue {
     /// Whose transaction.
     pub id: TransactionalId,
-    /// What the partitions get.
-    pub marker: Marker,
+    /// Who produced; the epoch is the marker's.
+    pub marked: Producer,
+    /// Whether each marker raises the producer's epoch (transaction version 2).
+    pub raises_epoch: bool,
+    /// Whether the records count.
+    pub commits: bool,
     /// Which ones.
     pub partitions: Vec<TopicPartition>,
     /// What is written when all have it.
@@ -54,6 +58,18 @@ pub struct MarkersDue {
 }
 
 impl MarkersDue {
+    /// What the partitions get. `coordinator_epoch` is the leader epoch of the coordinator's
+    /// partition: of two coordinators the newer one wins.
+    pub fn marker(&self, coordinator_epoch: LeaderEpoch) -> Marker {
+        Marker {
+            producer_id: self.marked.id,
+            epoch: self.marked.epoch,
+            raises_epoch: self.raises_epoch,
+            coordinator_epoch: coordinator_epoch.0,
+            commits: self.commits,
+        }
+    }
+
     /// The producer as it is when the transaction is over: what EndTxn 5 answers.
     pub fn producer(&self) -> Producer {
         Producer { id: self.complete.to.producer_id, epoch: self.complete.to.epoch }
@@ -61,7 +77,7 @@ impl MarkersDue {
 }
 
 impl Transactions {
-    /// The change's record is durable. Returns the markers that are due now.
+    /// The change counts from here on. Returns the markers that are due when its record is durable.
     ///
     /// # Panics
     /// When the change isn't the one that is under way.
@@ -76,21 +92,21 @@ impl Transactions {
         entry.now.state.is_prepared().then(|| self.markers_of(&change.id, now))
     }
 
-    /// The change's record could not be written: nothing has changed, but for the epoch of a
-    /// producer that was to be shut out.
-    ///
-    /// # Panics
-    /// When the change isn't the one that is under way.
-    pub fn failed(&mut self, change: &Change) {
-        let entry = self.pending(change);
-        entry.pending = None;
-        entry.has_failed_fence |= change.is_fence;
-    }
-
     fn pending(&mut self, change: &Change) -> &mut Entry {
         let entry = self.entries.get_mut(&change.id).expect("an id with a change stays");
         assert_eq!(entry.pending, Some(change.to.state), "one change at a time");
         entry
+    }
+
+    /// Whether this is the change that a decided transaction still waits for. After the state was
+    /// read again the same markers are written again, and the first round's end may come late.
+    pub(super) fn awaits(&self, change: &Change) -> bool {
+        self.entries.get(&change.id).is_some_and(|entry| {
+            entry.now.state.is_prepared()
+                && entry.pending == Some(change.to.state)
+                && entry.now.producer_id == change.to.previous_producer_id
+                && entry.now.started == change.to.started
+        })
     }
 
     /// A partition has the marker.
@@ -104,20 +120,14 @@ impl Transactions {
 
     /// What a decided transaction still has to do. From here to its last record it is busy.
     pub(super) fn markers_of(&mut self, id: &TransactionalId, now: Timestamp) -> MarkersDue {
-        let coordinator_epoch = self.coordinator_epoch;
         let entry = self.entries.get_mut(id).expect("a decided transaction has an entry");
         let complete = entry.complete(now);
         entry.pending = Some(complete.state);
-        let is_committed = entry.now.state == State::PrepareCommit;
         MarkersDue {
             id: id.clone(),
-            marker: Marker {
-                producer_id: entry.now.producer_id,
-                epoch: entry.now.epoch,
-                raises_epoch: entry.now.version.raises_epoch(),
-                coordinator_epoch,
-                commits: is_committed,
-            },
+            marked: Producer { id: entry.now.producer_id, epoch: entry.now.epoch },
+            raises_epoch: entry.now.version.raises_epoch(),
+            commits: entry.now.state == State::PrepareCommit,
             partitions: entry.now.partitions.iter().cloned().collect(),
             complete: Change { id: id.clone(), to: complete, is_fence: false },
         }
@@ -136,7 +146,6 @@ impl Entry {
     /// goes on with its next id, while the last epoch stays the one that the client knows.
     fn complete(&mut self, now: Timestamp) -> Transaction {
         assert!(self.now.state.is_prepared());
-        self.has_failed_fence = false;
         let state = match self.now.state {
             State::PrepareCommit => State::CompleteCommit,
             _ => State::CompleteAbort,

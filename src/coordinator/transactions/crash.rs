@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::tests::{partition, settings};
 use super::*;
 use crate::coordinator::transactions::state::TopicPartition;
+use crate::units::LeaderEpoch;
 
 const IDS: [&str; 3] = ["alpha", "beta", "gamma"];
 const STEPS: usize = 400;
@@ -60,7 +61,6 @@ struct World {
     clients: BTreeMap<TransactionalId, Producer>,
     /// The transactions of each id, oldest first.
     seen: BTreeMap<TransactionalId, Vec<Seen>>,
-    epoch: i32,
     version: TransactionVersion,
 }
 
@@ -72,13 +72,12 @@ impl World {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             now: Timestamp(1_000_000),
             fresh: 0,
-            coordinator: Transactions::new(settings(), 0),
+            coordinator: Transactions::new(settings()),
             log: Vec::new(),
             work: VecDeque::new(),
             marking: Vec::new(),
             clients: BTreeMap::new(),
             seen: BTreeMap::new(),
-            epoch: 0,
             version,
         }
     }
@@ -111,8 +110,7 @@ impl World {
     fn crash(&mut self) {
         self.work.clear();
         self.marking.clear();
-        self.epoch += 1;
-        self.coordinator = Transactions::new(settings(), self.epoch);
+        self.coordinator = Transactions::new(settings());
         for (key, value) in &self.log {
             let record = Record::decode(Some(key), value.as_deref()).expect("our own record");
             self.coordinator.load(record);
@@ -193,14 +191,9 @@ impl World {
         if self.work.is_empty() {
             return;
         }
-        if self.random.one_in(15)
-            && let Some(Work::Write(change)) = self.work.front()
-            && change.state() != State::CompleteCommit
-            && change.state() != State::CompleteAbort
-        {
-            let change = change.clone();
-            self.work.pop_front();
-            return self.coordinator.failed(&change);
+        // A record that can't be written throws the state away, as a crash does.
+        if self.random.one_in(15) && matches!(self.work.front(), Some(Work::Write(_))) {
+            return self.crash();
         }
         self.progress_well();
     }
@@ -272,7 +265,7 @@ impl World {
 
     fn mark(&mut self, partition: &TopicPartition, number: usize) {
         let (due, left) = self.marking[number].as_mut().expect("it is under way");
-        let marker = due.marker;
+        let marker = due.marker(LeaderEpoch(0));
         let seen = self.seen.get_mut(&due.id).and_then(|all| all.last_mut());
         let seen = seen.expect("only decided transactions are marked");
         assert!(!seen.is_complete);

@@ -171,11 +171,8 @@ impl Entry {
         now: Timestamp,
     ) -> Change {
         assert_eq!(self.now.state, State::Ongoing, "only what is open is aborted");
-        if !self.has_failed_fence {
-            self.now.epoch = raised(self.now.epoch);
-        }
-        self.now.last_epoch = ProducerEpoch(-1);
         let mut to = self.now.decided(false, now);
+        (to.epoch, to.last_epoch) = (raised(to.epoch), ProducerEpoch(-1));
         to.next_producer_id = ProducerId::NONE;
         if version.raises_epoch() {
             to.raise(version);

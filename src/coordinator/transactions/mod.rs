@@ -1,9 +1,10 @@
 //! The transaction coordinator: what it remembers of each transactional id, and what it answers.
 //!
 //! One [`Transactions`] looks after the ids of one partition of `__transaction_state`. An event
-//! either has its answer at once or is a [`Change`]: its record must be durable before anybody
-//! hears of it. Until then the id is busy and everybody else is told CONCURRENT_TRANSACTIONS, so
-//! there is one change of an id under way at a time.
+//! either has its answer at once or is a [`Change`] with a record. The state runs ahead of the log;
+//! answers and markers wait until the record is durable, see [`Coordinator`].
+//!
+//! [`Coordinator`]: crate::coordinator::Coordinator
 //!
 //! ```text
 //!            AddPartitions          EndTxn                 markers written
@@ -39,6 +40,8 @@ mod upkeep;
 
 mod view;
 
+mod machine;
+
 #[cfg(test)]
 mod crash;
 
@@ -51,11 +54,13 @@ use std::sync::Arc;
 pub use change::{Change, MarkersDue};
 pub use end::{End, Ended};
 pub use init::Init;
+pub use machine::{Answer, Request};
 pub use partitions::Added;
 pub use record::{LoadError, Record};
 pub use state::{State, TopicPartition, Transaction, TransactionVersion};
 pub use view::{Described, Filter, Listed};
 
+use crate::coordinator::transactions::machine::Timers;
 use crate::units::{ProducerEpoch, ProducerId, Timestamp};
 
 /// A transactional id. Cheap to clone.
@@ -65,8 +70,12 @@ pub type TransactionalId = Arc<str>;
 /// no limit; ids that nobody uses go after `transactional.id.expiration.ms`.
 pub const TRANSACTIONAL_IDS_MAX: usize = 100_000;
 
-/// Partitions that one transaction may have; its record has to fit into one batch.
+/// Partitions that one transaction may have.
 pub const TRANSACTION_PARTITIONS_MAX: usize = 10_000;
+
+/// Bytes that the record of one transaction may have: it has to fit into a batch of the default
+/// `max.message.bytes`.
+pub const TRANSACTION_BYTES_MAX: usize = 900 << 10;
 
 /// Settings of the coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +84,12 @@ pub struct Settings {
     pub timeout_ms_max: i32,
     /// How long an unused id is kept (`transactional.id.expiration.ms`).
     pub id_expiration_ms: u64,
+    /// How often transactions that are open for too long are looked for
+    /// (`transaction.abort.timed.out.transaction.cleanup.interval.ms`).
+    pub abort_interval_ms: u64,
+    /// How often unused ids are looked for
+    /// (`transaction.remove.expired.transaction.cleanup.interval.ms`).
+    pub expiration_interval_ms: u64,
     /// The finalized `transaction.version`.
     pub version: TransactionVersion,
 }
@@ -126,7 +141,10 @@ pub enum Refused {
     #[error("this partition of the coordinator has {TRANSACTIONAL_IDS_MAX} transactional ids")]
     TooManyIds,
     /// POLICY_VIOLATION (44).
-    #[error("a transaction has at most {TRANSACTION_PARTITIONS_MAX} partitions")]
+    #[error(
+        "a transaction has at most {TRANSACTION_PARTITIONS_MAX} partitions, with names that fit \
+         into {TRANSACTION_BYTES_MAX} bytes"
+    )]
     TooManyPartitions,
 }
 
@@ -137,7 +155,8 @@ pub enum Outcome<T> {
     Answer(T),
     /// Ask again with a producer id that nobody has had.
     NeedsProducerId,
-    /// Write it, then hand it to [`Transactions::written`] or [`Transactions::failed`].
+    /// Write it, then hand it to [`Transactions::written`]. When it can't be written the whole
+    /// state is read from the log again.
     Change(Change),
 }
 
@@ -147,14 +166,11 @@ struct Entry {
     now: Transaction,
     /// The state that a change under way leads to.
     pending: Option<State>,
-    /// Whether the epoch was raised to shut a producer out, and the record of it was lost: it was
-    /// never given to anybody, so it need not be raised again.
-    has_failed_fence: bool,
 }
 
 impl Entry {
     fn new(now: Transaction) -> Entry {
-        Entry { now, pending: None, has_failed_fence: false }
+        Entry { now, pending: None }
     }
 }
 
@@ -162,16 +178,15 @@ impl Entry {
 #[derive(Clone, Debug)]
 pub struct Transactions {
     settings: Settings,
-    /// The leader epoch of the partition, which markers carry: of two coordinators the newer wins.
-    coordinator_epoch: i32,
+    timers: Timers,
     // Ordered, so that the same history always gives the same state.
     entries: BTreeMap<TransactionalId, Entry>,
 }
 
 impl Transactions {
     /// A coordinator that knows no id yet.
-    pub fn new(settings: Settings, coordinator_epoch: i32) -> Transactions {
-        Transactions { settings, coordinator_epoch, entries: BTreeMap::new() }
+    pub fn new(settings: Settings) -> Transactions {
+        Transactions { settings, timers: Timers::default(), entries: BTreeMap::new() }
     }
 
     /// Takes over a record of the partition, in their order: the start of a coordinator.
@@ -210,18 +225,4 @@ impl Transactions {
         }
         self.entries.get_mut(id).ok_or(Refused::Mapping)
     }
-}
-
-/// Which partition of `__transaction_state` has a transactional id: Java's hash of the string, as
-/// Kafka takes it.
-pub fn partition_for(id: &str, partitions: u32) -> u32 {
-    assert!(partitions > 0, "the topic has partitions");
-    // The sign bit goes: of the smallest number there is no absolute value in Java either.
-    (java_hash(id) & 0x7fff_ffff) % partitions
-}
-
-/// Java's `String.hashCode`, over UTF-16.
-fn java_hash(text: &str) -> u32 {
-    let step = |hash: u32, unit: u16| hash.wrapping_mul(31).wrapping_add(unit.into());
-    text.encode_utf16().fold(0, step)
 }

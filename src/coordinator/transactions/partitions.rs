@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::coordinator::transactions::record;
 use crate::coordinator::transactions::state::{State, TopicPartition, TransactionVersion};
 use crate::coordinator::transactions::{
-    Outcome, Producer, Refused, TRANSACTION_PARTITIONS_MAX, TransactionalId, Transactions,
+    Outcome, Producer, Refused, TRANSACTION_BYTES_MAX, TRANSACTION_PARTITIONS_MAX, TransactionalId,
+    Transactions,
 };
 use crate::units::Timestamp;
 
@@ -36,7 +38,9 @@ impl Transactions {
         }
         let mut to = entry.now.next(State::Ongoing);
         to.partitions.extend(partitions.iter().cloned());
-        if TRANSACTION_PARTITIONS_MAX < to.partitions.len() {
+        if TRANSACTION_PARTITIONS_MAX < to.partitions.len()
+            || TRANSACTION_BYTES_MAX < record::encode_value(&to).len()
+        {
             return Err(Refused::TooManyPartitions);
         }
         if !is_ongoing {

@@ -13,10 +13,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::coordinator::hash::java_hash;
+use crate::coordinator::transactions::TransactionalId;
 use crate::coordinator::transactions::state::{
     State, TopicPartition, Transaction, TransactionVersion,
 };
-use crate::coordinator::transactions::{TransactionalId, java_hash};
 use crate::format::compact;
 use crate::format::names::TopicName;
 use crate::format::schema::{SchemaError, TRANSACTIONS, Value};
@@ -62,7 +63,7 @@ fn encode_key(id: &str) -> Vec<u8> {
 }
 
 /// The value that a state has.
-fn encode_value(it: &Transaction) -> Vec<u8> {
+pub(super) fn encode_value(it: &Transaction) -> Vec<u8> {
     let mut value = VALUE_VERSION.to_be_bytes().to_vec();
     value.extend_from_slice(&it.producer_id.0.to_be_bytes());
     value.extend_from_slice(&it.epoch.0.to_be_bytes());
@@ -99,13 +100,14 @@ fn encode_value(it: &Transaction) -> Vec<u8> {
 fn by_topic(partitions: &BTreeSet<TopicPartition>) -> Vec<(&TopicName, Vec<PartitionId>)> {
     let hash = |it: &&TopicPartition| {
         let number = 31_u32.wrapping_add(it.partition.0).wrapping_mul(31);
-        number.wrapping_add(java_hash(it.topic.as_str()))
+        number.wrapping_add(java_hash(it.topic.as_str()).cast_unsigned())
     };
     let mut topics: BTreeMap<&TopicName, Vec<PartitionId>> = BTreeMap::new();
     for it in in_java_order(partitions.iter().collect(), hash) {
         topics.entry(&it.topic).or_default().push(it.partition);
     }
-    in_java_order(topics.into_iter().collect(), |(topic, _)| java_hash(topic.as_str()))
+    let topics = topics.into_iter().collect();
+    in_java_order(topics, |(topic, _)| java_hash(topic.as_str()).cast_unsigned())
 }
 
 /// The order in which a Java `HashMap` of so many items is walked over, when no two share a bucket.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::format::names::TopicName;
 use crate::log::producers::Marker;
-use crate::units::PartitionId;
+use crate::units::{LeaderEpoch, PartitionId};
 
 const NOW: Timestamp = Timestamp(5_000);
 const TIMEOUT_MS: i32 = 60_000;
@@ -15,6 +15,8 @@ pub(super) fn settings() -> Settings {
     Settings {
         timeout_ms_max: 900_000,
         id_expiration_ms: 604_800_000,
+        abort_interval_ms: 10_000,
+        expiration_interval_ms: 3_600_000,
         version: TransactionVersion::Two,
     }
 }
@@ -37,7 +39,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Desk {
-        Desk { coordinator: Transactions::new(settings(), 7), fresh: 0, records: Vec::new() }
+        Desk { coordinator: Transactions::new(settings()), fresh: 0, records: Vec::new() }
     }
 
     fn begun(version: TransactionVersion) -> (Desk, Producer) {
@@ -131,7 +133,7 @@ fn a_transaction_from_begin_to_end_with_version_2() {
     let due = due.expect("it is written");
     assert_eq!(due.partitions, [partition("a", 0), partition("b", 3)]);
     assert_eq!(
-        due.marker,
+        due.marker(LeaderEpoch(7)),
         Marker {
             producer_id: ProducerId(1),
             epoch: ProducerEpoch(1),
@@ -192,7 +194,7 @@ fn before_version_2_the_epoch_stays_and_an_end_is_answered_again() {
     let (mut desk, it) = Desk::begun(TransactionVersion::Zero);
     let zero = TransactionVersion::Zero;
     let due = desk.decide(it, false, zero).expect("allowed").expect("written");
-    assert_eq!((due.marker.epoch, due.marker.raises_epoch), (ProducerEpoch(0), false));
+    assert_eq!((due.marked, due.raises_epoch), (it, false));
     assert_eq!(desk.decide(it, true, zero), Err(Refused::Concurrent));
     assert_eq!(desk.decide(it, false, zero), Err(Refused::Concurrent));
     desk.finish(&due);
@@ -226,24 +228,6 @@ fn a_new_holder_shuts_the_old_one_out_and_aborts_what_it_left_open() {
 }
 
 #[test]
-fn a_fence_that_was_not_written_raises_the_epoch_once() {
-    let (mut desk, _) = Desk::begun(TransactionVersion::Two);
-    let request = Init { id: ID.into(), timeout_ms: TIMEOUT_MS, expected: None };
-    for _ in 0..3 {
-        let change = match desk.coordinator.init_producer(&request, None, NOW) {
-            Ok(Outcome::Change(change)) => change,
-            other => panic!("{other:?}"),
-        };
-        let busy = desk.coordinator.init_producer(&request, None, NOW);
-        assert_eq!(busy, Err(Refused::Concurrent));
-        desk.coordinator.failed(&change);
-        assert_eq!(desk.coordinator.describe(ID).expect("known").epoch, ProducerEpoch(1));
-    }
-    assert_eq!(desk.init(None), Err(Refused::Concurrent));
-    assert_eq!(desk.coordinator.describe(ID).expect("known").epoch, ProducerEpoch(2));
-}
-
-#[test]
 fn a_producer_whose_epochs_are_used_up_gets_a_new_id() {
     let mut desk = Desk::new();
     let mut it = desk.init(None).expect("the id is free");
@@ -255,10 +239,7 @@ fn a_producer_whose_epochs_are_used_up_gets_a_new_id() {
     let two = TransactionVersion::Two;
     desk.add(it, &[partition("a", 0)], two).expect("it begins");
     let due = desk.decide(it, true, two).expect("allowed").expect("written");
-    assert_eq!(
-        (due.marker.producer_id, due.marker.epoch),
-        (ProducerId(1), ProducerEpoch(i16::MAX))
-    );
+    assert_eq!(due.marked, producer(1, i16::MAX));
     assert_eq!(due.producer(), producer(2, 0));
     desk.finish(&due);
     assert_eq!(desk.decide(it, true, two), Ok(Err(producer(2, 0))), "it may ask again");
@@ -302,13 +283,15 @@ fn open_transactions_time_out_and_unused_ids_expire() {
     let [change] = &desk.coordinator.abort_timed_out(late)[..] else { panic!("one is due") };
     assert_eq!(desk.coordinator.abort_timed_out(late), [], "it is under way");
     let due = desk.write(change).expect("it is decided");
-    assert!(!due.marker.commits);
+    assert!(!due.commits);
     desk.finish(&due);
     assert_eq!(desk.decide(it, true, TransactionVersion::Two), Err(Refused::Fenced));
 
     let limit = i64::try_from(settings().id_expiration_ms).expect("a week");
-    assert_eq!(desk.coordinator.expire(Timestamp(NOW.0 + limit - 1)), []);
-    let [change] = &desk.coordinator.expire(Timestamp(NOW.0 + limit))[..] else { panic!("one") };
+    assert_eq!(desk.coordinator.expire_ids(Timestamp(NOW.0 + limit - 1)), []);
+    let [change] = &desk.coordinator.expire_ids(Timestamp(NOW.0 + limit))[..] else {
+        panic!("one")
+    };
     assert_eq!(change.record().1, None, "a tombstone");
     assert_eq!(desk.coordinator.describe(ID).map(|it| it.state), Ok(State::CompleteAbort));
     desk.write(change);
@@ -361,7 +344,7 @@ fn lists_are_filtered() {
 fn records_are_read_back_as_they_were_written() {
     let (mut desk, it) = Desk::begun(TransactionVersion::Two);
     let due = desk.decide(it, true, TransactionVersion::Two).expect("allowed").expect("written");
-    let mut loaded = Transactions::new(settings(), 8);
+    let mut loaded = Transactions::new(settings());
     for (key, value) in &desk.records {
         loaded.load(Record::decode(Some(key), value.as_deref()).expect("our own record"));
     }
@@ -369,7 +352,7 @@ fn records_are_read_back_as_they_were_written() {
     assert_eq!(described.state, State::PrepareCommit);
     let [again] = &loaded.resume(NOW)[..] else { panic!("its markers are due") };
     assert_eq!(again.partitions, due.partitions);
-    assert_eq!(again.marker, Marker { coordinator_epoch: 8, ..due.marker });
+    assert_eq!((again.marked, again.commits), (due.marked, true));
     assert_eq!(again.complete.record(), due.complete.record());
     let tombstone = Record::decode(Some(&desk.records[0].0), None).expect("a key alone");
     loaded.load(tombstone);
@@ -383,14 +366,4 @@ fn what_is_no_record_is_refused() {
     assert_eq!(decode(&[0, 9], &[]), Err(LoadError::KeyType(9)));
     assert_eq!(decode(&[0, 0, 0, 1, b't'], &[0]), Err(LoadError::Short));
     assert!(matches!(decode(&[0, 0, 0, 1, b't'], &[0, 9]), Err(LoadError::Schema(_))));
-}
-
-#[test]
-fn ids_go_to_partitions_as_in_kafka() {
-    // Where the golden archive has them, with four partitions.
-    assert_eq!(partition_for("beta", 4), 0);
-    assert_eq!(partition_for("alpha", 4), 2);
-    assert_eq!(partition_for("gamma", 4), 3);
-    // Its hash is the smallest number, which has no absolute value.
-    assert_eq!(partition_for("polygenelubricants", 50), 0);
 }

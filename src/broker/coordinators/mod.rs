@@ -1,0 +1,39 @@
+//! Coordinators of groups and transactions on the shards.
+//!
+//! Their state is a function of an internal topic: `__consumer_offsets` for groups,
+//! `__transaction_state` for transactions. A key (group, transactional id) belongs to the partition
+//! that its hash names, a partition to its shard, as every partition does; so a client finds the
+//! coordinator as a broker, by FindCoordinator, and what it sends arrives on the thread that owns
+//! both state and log.
+//!
+//! - [`internal_topic`]: the topics, made when somebody first asks.
+//! - [`find`]: who coordinates a key.
+//! - [`store`]: the partitions of one kind that this shard has.
+//! - `driver`: one partition: loading, requests, records, timers.
+//!
+//! The state runs ahead of the log, as the log runs ahead of its files. Answers wait until
+//! everything before them is durable. When a record can't be appended or written the state is
+//! thrown away and loaded again from what the log has; who waits gets an error that makes clients
+//! try again.
+
+mod driver;
+pub mod find;
+pub mod internal_topic;
+mod load;
+pub mod store;
+
+pub use internal_topic::Kind;
+pub use store::Store;
+
+use crate::broker::node::Node;
+
+/// The coordinators of one shard.
+#[derive(Default)]
+pub struct Coordinators {}
+
+impl Coordinators {
+    /// Follows the image that the node shows now.
+    pub fn follow(&self, node: &Node) {
+        let _ = node;
+    }
+}

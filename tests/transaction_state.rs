@@ -86,10 +86,6 @@ impl Replay {
             }
             State::PrepareCommit | State::PrepareAbort => {
                 let producer = producer.expect("it has an id first");
-                if to.epoch.0 == producer.epoch.0 + 2 {
-                    // Raised once to shut the producer out and once by the end.
-                    return self.init(id, to);
-                }
                 let commits = to.state == State::PrepareCommit;
                 let request = End { id: id.clone(), producer, commits, version: to.version };
                 let ended = self.coordinator.end(&request, None, to.updated);

@@ -182,8 +182,12 @@ impl World {
     }
 
     fn time_out(&mut self) {
-        let changes = self.coordinator.abort_timed_out(self.now);
-        self.work.extend(changes.into_iter().map(Work::Write));
+        for id in self.coordinator.timed_out(self.now) {
+            match self.coordinator.time_out(&id, None, self.now) {
+                Some(Outcome::Change(change)) => self.work.push_back(Work::Write(change)),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     /// One thing that is under way comes to its end, well or badly, or a crash comes in between.

@@ -97,6 +97,10 @@ impl Entry {
         fresh: Option<ProducerId>,
         now: Timestamp,
     ) -> Result<Outcome<Ended>, Refused> {
+        if self.pending.is_some() {
+            // First of all: the client may know itself already as what the change makes of it.
+            return Err(Refused::Concurrent);
+        }
         let comes_twice = self.comes_twice(request.producer);
         let has_new_id = self.has_new_id_since(request.producer);
         if self.now.producer_id != request.producer.id && !has_new_id {
@@ -110,9 +114,6 @@ impl Entry {
         };
         if !is_valid {
             return Err(Refused::Fenced);
-        }
-        if self.pending.is_some() {
-            return Err(Refused::Concurrent);
         }
         let is_retry = comes_twice || has_new_id;
         match (self.now.state, request.commits) {
@@ -163,23 +164,27 @@ impl Entry {
     }
 
     /// Shuts out whoever has the id, and aborts its open transaction (`prepareFenceProducerEpoch`).
-    /// The epoch is raised once for that; it is never given to anybody.
+    /// Nobody gets the epoch that it has then. `None` when that takes a fresh producer id.
     pub(super) fn fence(
         &mut self,
         id: &TransactionalId,
         version: TransactionVersion,
+        fresh: Option<ProducerId>,
         now: Timestamp,
-    ) -> Change {
+    ) -> Option<Change> {
         assert_eq!(self.now.state, State::Ongoing, "only what is open is aborted");
         let mut to = self.now.decided(false, now);
-        (to.epoch, to.last_epoch) = (raised(to.epoch), ProducerEpoch(-1));
         to.next_producer_id = ProducerId::NONE;
         if version.raises_epoch() {
+            if is_exhausted(self.now.epoch) {
+                to.next_producer_id = fresh?;
+            }
             to.raise(version);
         } else {
+            (to.epoch, to.last_epoch) = (raised(to.epoch), ProducerEpoch(-1));
             to.version = TransactionVersion::Zero;
         }
-        Change { is_fence: true, ..self.change(id, to) }
+        Some(Change { is_fence: true, ..self.change(id, to) })
     }
 }
 

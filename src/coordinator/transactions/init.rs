@@ -63,7 +63,10 @@ impl Transactions {
         }
         match entry.now.state {
             State::PrepareCommit | State::PrepareAbort => Err(Refused::Concurrent),
-            State::Ongoing => Ok(Outcome::Change(entry.fence(&request.id, version, now))),
+            State::Ongoing => Ok(match entry.fence(&request.id, version, fresh, now) {
+                Some(change) => Outcome::Change(change),
+                None => Outcome::NeedsProducerId,
+            }),
             State::Empty | State::CompleteCommit | State::CompleteAbort | State::Dead => {
                 let mut to = match entry.next_holder(request.expected, fresh)? {
                     Some(to) => to,

@@ -51,6 +51,13 @@ pub enum Request {
         /// A producer id that nobody has had, after [`Answer::NeedsProducerId`].
         fresh: Option<ProducerId>,
     },
+    /// A transaction is open for too long: [`Effect::NeedsProducerId`].
+    TimeOut {
+        /// The transactional id.
+        id: TransactionalId,
+        /// A producer id that nobody has had.
+        fresh: ProducerId,
+    },
     /// A partition has its marker.
     Marked {
         /// The transactional id.
@@ -79,12 +86,21 @@ pub enum Answer {
     Added,
     /// To Verify: those that belong to the transaction.
     Verified(BTreeSet<TopicPartition>),
-    /// To Marked and Finish.
+    /// To TimeOut, Marked and Finish.
     Noted,
     /// To Describe.
     Described(Box<Transaction>),
     /// To List.
     Listed(Vec<Listed>),
+}
+
+/// What is to be done elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Write the markers, tell of each by [`Request::Marked`], and of all by [`Request::Finish`].
+    Markers(MarkersDue),
+    /// Come back with [`Request::TimeOut`].
+    NeedsProducerId(TransactionalId),
 }
 
 /// When the coordinator looks for what is due by itself.
@@ -100,7 +116,7 @@ impl Coordinator for Transactions {
     type Settings = Settings;
     type Request = Request;
     type Answer = Answer;
-    type Effect = MarkersDue;
+    type Effect = Effect;
 
     fn new(settings: &Settings) -> Transactions {
         Transactions::new(*settings)
@@ -115,12 +131,13 @@ impl Coordinator for Transactions {
     /// Nobody writes to this topic in a transaction.
     fn replay_marker(&mut self, _producer_id: ProducerId, _commits: bool) {}
 
-    fn loaded(&mut self, now: Timestamp) -> Output<Answer, MarkersDue> {
+    fn loaded(&mut self, now: Timestamp) -> Output<Answer, Effect> {
         self.timers = Timers {
             abort: later(now, self.settings.abort_interval_ms),
             expiration: later(now, self.settings.expiration_interval_ms),
         };
-        Output { effects: self.resume(now), ..Output::nothing() }
+        let markers = self.resume(now).into_iter().map(Effect::Markers);
+        Output { effects: markers.collect(), ..Output::nothing() }
     }
 
     fn may_write(request: &Request) -> bool {
@@ -128,6 +145,7 @@ impl Coordinator for Transactions {
             Request::Init { .. }
             | Request::AddPartitions { .. }
             | Request::End { .. }
+            | Request::TimeOut { .. }
             | Request::Finish(_) => true,
             Request::Verify { .. }
             | Request::Marked { .. }
@@ -141,7 +159,7 @@ impl Coordinator for Transactions {
         ticket: Ticket,
         request: Request,
         now: Timestamp,
-    ) -> Output<Answer, MarkersDue> {
+    ) -> Output<Answer, Effect> {
         let mut output = Output::nothing();
         let answer = self.answer(request, now, &mut output);
         output.answers.push((ticket, answer.unwrap_or_else(Answer::Refused)));
@@ -152,12 +170,12 @@ impl Coordinator for Transactions {
         (!self.is_empty()).then(|| self.timers.abort.min(self.timers.expiration))
     }
 
-    fn expire(&mut self, now: Timestamp) -> Output<Answer, MarkersDue> {
+    fn expire(&mut self, now: Timestamp) -> Output<Answer, Effect> {
         let mut output = Output::nothing();
         if self.timers.abort <= now {
             self.timers.abort = later(now, self.settings.abort_interval_ms);
-            for change in self.abort_timed_out(now) {
-                self.carry_out(&change, now, &mut output);
+            for id in self.timed_out(now) {
+                self.abort(id, None, now, &mut output);
             }
         }
         if self.timers.expiration <= now {
@@ -178,21 +196,21 @@ impl Transactions {
         &mut self,
         request: Request,
         now: Timestamp,
-        output: &mut Output<Answer, MarkersDue>,
+        output: &mut Output<Answer, Effect>,
     ) -> Result<Answer, Refused> {
         Ok(match request {
             Request::Init { request, fresh } => match self.init_producer(&request, fresh, now)? {
                 Outcome::NeedsProducerId => Answer::NeedsProducerId,
                 Outcome::Answer(producer) => Answer::Producer(producer),
                 Outcome::Change(change) => {
-                    self.carry_out(&change, now, output);
+                    let _ = self.carry_out(&change, now, output);
                     Answer::Producer(change.producer().ok_or(Refused::Concurrent)?)
                 }
             },
             Request::AddPartitions { id, producer, partitions, version } => {
                 match self.add_partitions((&id, producer), &partitions, version, now)? {
                     Outcome::Answer(Added) => {}
-                    Outcome::Change(change) => self.carry_out(&change, now, output),
+                    Outcome::Change(change) => drop(self.carry_out(&change, now, output)),
                     Outcome::NeedsProducerId => unreachable!("partitions take no producer id"),
                 }
                 Answer::Added
@@ -204,18 +222,21 @@ impl Transactions {
                 Outcome::NeedsProducerId => Answer::NeedsProducerId,
                 Outcome::Answer(Ended(producer)) => Answer::Producer(producer),
                 Outcome::Change(change) => {
-                    self.carry_out(&change, now, output);
-                    let due = output.effects.last().expect("a decision has markers");
-                    Answer::Producer(due.producer())
+                    let due = self.carry_out(&change, now, output);
+                    Answer::Producer(due.expect("a decision has markers"))
                 }
             },
+            Request::TimeOut { id, fresh } => {
+                self.abort(id, Some(fresh), now, output);
+                Answer::Noted
+            }
             Request::Marked { id, partition } => {
                 self.marked(&id, &partition);
                 Answer::Noted
             }
             Request::Finish(change) => {
                 if self.awaits(&change) {
-                    self.carry_out(&change, now, output);
+                    let _ = self.carry_out(&change, now, output);
                 }
                 Answer::Noted
             }
@@ -224,18 +245,37 @@ impl Transactions {
         })
     }
 
-    /// The state takes the change; its record is written, and what is due then is due.
+    /// The state takes the change; its record is written, and what is due then is due. Returns the
+    /// producer as a decision leaves it.
     fn carry_out(
         &mut self,
         change: &Change,
         now: Timestamp,
-        output: &mut Output<Answer, MarkersDue>,
-    ) {
+        output: &mut Output<Answer, Effect>,
+    ) -> Option<Producer> {
         output.write(vec![record_of(change)]);
-        output.effects.extend(self.written(change, now));
+        let due = self.written(change, now)?;
+        let producer = due.producer();
+        output.effects.push(Effect::Markers(due));
+        Some(producer)
     }
 
-    fn forget_unused(&mut self, now: Timestamp, output: &mut Output<Answer, MarkersDue>) {
+    fn abort(
+        &mut self,
+        id: TransactionalId,
+        fresh: Option<ProducerId>,
+        now: Timestamp,
+        output: &mut Output<Answer, Effect>,
+    ) {
+        match self.time_out(&id, fresh, now) {
+            Some(Outcome::Change(change)) => drop(self.carry_out(&change, now, output)),
+            Some(Outcome::NeedsProducerId) => output.effects.push(Effect::NeedsProducerId(id)),
+            // It was ended meanwhile.
+            Some(Outcome::Answer(())) | None => {}
+        }
+    }
+
+    fn forget_unused(&mut self, now: Timestamp, output: &mut Output<Answer, Effect>) {
         let (mut tombstones, mut bytes) = (Vec::new(), 0);
         for change in self.expire_ids(now) {
             bytes += change.id().len();

@@ -54,7 +54,7 @@ use std::sync::Arc;
 pub use change::{Change, MarkersDue};
 pub use end::{End, Ended};
 pub use init::Init;
-pub use machine::{Answer, Request};
+pub use machine::{Answer, Effect, Request};
 pub use partitions::Added;
 pub use record::{LoadError, Record};
 pub use state::{State, TopicPartition, Transaction, TransactionVersion};

@@ -28,10 +28,10 @@ impl Transactions {
         now: Timestamp,
     ) -> Result<Outcome<Added>, Refused> {
         let entry = self.entry(id)?;
-        entry.now.check_producer(producer)?;
-        if entry.pending.is_some() || entry.now.state.is_prepared() {
+        if entry.pending.is_some() {
             return Err(Refused::Concurrent);
         }
+        entry.now.check_producer(producer)?;
         let is_ongoing = entry.now.state == State::Ongoing;
         if is_ongoing && partitions.is_subset(&entry.now.partitions) {
             return Ok(Outcome::Answer(Added));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::coordinator::{Coordinator, Ticket, Write};
 use crate::format::names::TopicName;
 use crate::log::producers::Marker;
 use crate::units::{LeaderEpoch, PartitionId};
@@ -147,7 +148,7 @@ fn a_transaction_from_begin_to_end_with_version_2() {
     // Whatever is asked now has to wait, but for what makes no sense.
     let (again, other) = (first, producer(1, 1));
     assert_eq!(desk.decide(again, true, TransactionVersion::Two), Err(Refused::Concurrent));
-    assert_eq!(desk.decide(other, true, TransactionVersion::Two), Err(Refused::Fenced));
+    assert_eq!(desk.decide(other, true, TransactionVersion::Two), Err(Refused::Concurrent));
     assert_eq!(desk.init(None), Err(Refused::Concurrent));
     assert_eq!(desk.add(other, &[], TransactionVersion::Two), Err(Refused::Concurrent));
     desk.finish(&due);
@@ -212,19 +213,18 @@ fn a_new_holder_shuts_the_old_one_out_and_aborts_what_it_left_open() {
     assert_eq!(desk.init(None), Err(Refused::Concurrent), "the client asks again");
     assert_eq!(desk.state(), State::CompleteAbort);
     let aborted = desk.coordinator.describe(ID).expect("known").epoch;
-    // Raised to shut out, and raised by the end.
-    assert_eq!(aborted, ProducerEpoch(2));
+    assert_eq!(aborted, ProducerEpoch(1));
     let new = desk.init(None).expect("it is free now");
-    assert_eq!(new, producer(1, 3));
+    assert_eq!(new, producer(1, 2));
     for version in [TransactionVersion::Zero, TransactionVersion::Two] {
         assert_eq!(desk.add(old, &[partition("a", 0)], version), Err(Refused::Fenced));
         assert_eq!(desk.decide(old, true, version), Err(Refused::Fenced));
     }
     assert_eq!(desk.init(Some(old)), Err(Refused::Fenced));
-    assert_eq!(desk.init(Some(producer(9, 3))), Err(Refused::Fenced));
+    assert_eq!(desk.init(Some(producer(9, 2))), Err(Refused::Fenced));
     // One that goes on after an error names itself; it may ask twice.
-    assert_eq!(desk.init(Some(new)), Ok(producer(1, 4)));
-    assert_eq!(desk.init(Some(new)), Ok(producer(1, 4)));
+    assert_eq!(desk.init(Some(new)), Ok(producer(1, 3)));
+    assert_eq!(desk.init(Some(new)), Ok(producer(1, 3)));
 }
 
 #[test]
@@ -278,14 +278,20 @@ fn partitions_are_verified_against_the_open_transaction() {
 fn open_transactions_time_out_and_unused_ids_expire() {
     let (mut desk, it) = Desk::begun(TransactionVersion::Two);
     let end = Timestamp(NOW.0 + i64::from(TIMEOUT_MS));
-    assert_eq!(desk.coordinator.abort_timed_out(end), []);
+    assert!(desk.coordinator.timed_out(end).is_empty());
     let late = Timestamp(end.0 + 1);
-    let [change] = &desk.coordinator.abort_timed_out(late)[..] else { panic!("one is due") };
-    assert_eq!(desk.coordinator.abort_timed_out(late), [], "it is under way");
-    let due = desk.write(change).expect("it is decided");
+    let id: TransactionalId = ID.into();
+    assert_eq!(desk.coordinator.timed_out(late), [id.clone()]);
+    let change = match desk.coordinator.time_out(&id, None, late) {
+        Some(Outcome::Change(change)) => change,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(desk.coordinator.time_out(&id, None, late), None, "it is under way");
+    let due = desk.write(&change).expect("it is decided");
     assert!(!due.commits);
     desk.finish(&due);
-    assert_eq!(desk.decide(it, true, TransactionVersion::Two), Err(Refused::Fenced));
+    let two = TransactionVersion::Two;
+    assert_eq!(desk.decide(it, true, two), Err(Refused::State(State::CompleteAbort)));
 
     let limit = i64::try_from(settings().id_expiration_ms).expect("a week");
     assert_eq!(desk.coordinator.expire_ids(Timestamp(NOW.0 + limit - 1)), []);
@@ -366,4 +372,44 @@ fn what_is_no_record_is_refused() {
     assert_eq!(decode(&[0, 9], &[]), Err(LoadError::KeyType(9)));
     assert_eq!(decode(&[0, 0, 0, 1, b't'], &[0]), Err(LoadError::Short));
     assert!(matches!(decode(&[0, 0, 0, 1, b't'], &[0, 9]), Err(LoadError::Schema(_))));
+}
+
+#[test]
+fn the_driver_gets_records_answers_markers_and_timers() {
+    let mut machine = <Transactions as Coordinator>::new(&settings());
+    assert_eq!(machine.deadline(), None, "there is nothing to look for");
+    assert!(machine.loaded(NOW).effects.is_empty());
+    let init = Init { id: ID.into(), timeout_ms: 100, expected: None };
+    let ask = |machine: &mut Transactions, request| machine.handle(Ticket(3), request, NOW);
+    let output = ask(&mut machine, Request::Init { request: init.clone(), fresh: None });
+    assert_eq!(output.answers, [(Ticket(3), Answer::NeedsProducerId)]);
+    assert!(output.writes.is_empty());
+    let fresh = Some(ProducerId(1));
+    let output = ask(&mut machine, Request::Init { request: init, fresh });
+    let it = producer(1, 0);
+    assert_eq!(output.answers, [(Ticket(3), Answer::Producer(it))]);
+    assert!(matches!(&output.writes[..], [Write::Records(records)] if records.len() == 1));
+    let add = Request::AddPartitions {
+        id: ID.into(),
+        producer: it,
+        partitions: [partition("a", 0)].into(),
+        version: TransactionVersion::Two,
+    };
+    assert_eq!(ask(&mut machine, add).answers, [(Ticket(3), Answer::Added)]);
+
+    // It is open for too long.
+    let deadline = machine.deadline().expect("there is an id");
+    assert_eq!(deadline, Timestamp(NOW.0 + 10_000));
+    let output = machine.expire(deadline);
+    assert!(deadline < machine.deadline().expect("there is an id"));
+    assert_eq!(output.writes.len(), 1);
+    let [Effect::Markers(due)] = &output.effects[..] else { panic!("{:?}", output.effects) };
+    assert!(!due.commits);
+    let again = machine.loaded(NOW).effects;
+    assert_eq!(again.len(), 1, "a start goes on with the markers");
+    let finish = || Request::Finish(due.complete.clone());
+    let output = ask(&mut machine, finish());
+    assert_eq!((output.writes.len(), &output.answers[0].1), (1, &Answer::Noted));
+    let output = ask(&mut machine, finish());
+    assert_eq!((output.writes.len(), &output.answers[0].1), (0, &Answer::Noted), "once is enough");
 }

@@ -2,8 +2,8 @@
 //! that nobody uses are forgotten.
 
 use crate::coordinator::transactions::state::State;
-use crate::coordinator::transactions::{Change, Entry, TransactionalId, Transactions};
-use crate::units::Timestamp;
+use crate::coordinator::transactions::{Change, Entry, Outcome, TransactionalId, Transactions};
+use crate::units::{ProducerId, Timestamp};
 
 /// Ids that are forgotten in one go.
 pub const EXPIRED_AT_ONCE: usize = 1000;
@@ -13,11 +13,26 @@ pub const EXPIRED_AT_ONCE: usize = 1000;
 const NO_TIMEOUT: i32 = i32::MAX;
 
 impl Transactions {
-    /// Aborts transactions that have been open for longer than their timeout.
-    pub fn abort_timed_out(&mut self, now: Timestamp) -> Vec<Change> {
+    /// Transactions that have been open for longer than their timeout.
+    pub fn timed_out(&self, now: Timestamp) -> Vec<TransactionalId> {
+        let due = self.entries.iter().filter(|(_, entry)| entry.is_timed_out(now));
+        due.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Aborts a transaction that has been open for longer than its timeout, if it still has. Its
+    /// producer is shut out, which may take a fresh producer id.
+    pub fn time_out(
+        &mut self,
+        id: &TransactionalId,
+        fresh: Option<ProducerId>,
+        now: Timestamp,
+    ) -> Option<Outcome<()>> {
         let version = self.settings.version;
-        let due = self.entries.iter_mut().filter(|(_, entry)| entry.is_timed_out(now));
-        due.map(|(id, entry)| entry.fence(id, version, now)).collect()
+        let entry = self.entries.get_mut(id).filter(|entry| entry.is_timed_out(now))?;
+        Some(match entry.fence(id, version, fresh, now) {
+            Some(change) => Outcome::Change(change),
+            None => Outcome::NeedsProducerId,
+        })
     }
 
     /// Forgets ids that have not been used for `transactional.id.expiration.ms`, at most

@@ -3,6 +3,10 @@
 //! An answer is filled for the newest version; [`Answer::fit`] clears what an older one doesn't
 //! have, since the crate refuses to encode a field that would be lost.
 
+mod transactions;
+
+pub use transactions::TransactionRequest;
+
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
     ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse,
@@ -48,6 +52,8 @@ pub enum Request {
     DescribeConfigs(DescribeConfigsRequest),
     /// A producer's id.
     InitProducerId(InitProducerIdRequest),
+    /// Transactions.
+    Transactions(TransactionRequest),
 }
 
 /// Decodes a request's body; see [`super::frame::split`].
@@ -59,7 +65,9 @@ pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireErr
     let (key, version) = (header.api_key, header.version);
     versions::check(key, version)?;
     check_size(body.len())?;
-    guard::check_request(key, version, &body)?;
+    if key != api::WRITE_TXN_MARKERS {
+        guard::check_request(key, version, &body)?;
+    }
     let mut body = body.freeze();
     let request = match key {
         api::API_VERSIONS => Request::ApiVersions(decode_body(key, version, &mut body)?),
@@ -74,6 +82,9 @@ pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireErr
         api::DESCRIBE_CLUSTER => Request::DescribeCluster(decode_body(key, version, &mut body)?),
         api::DESCRIBE_CONFIGS => Request::DescribeConfigs(decode_body(key, version, &mut body)?),
         api::INIT_PRODUCER_ID => Request::InitProducerId(decode_body(key, version, &mut body)?),
+        _ if transactions::has(key) => {
+            Request::Transactions(transactions::decode(key, version, body)?)
+        }
         _ => return Err(WireError::Unsupported { api_key: key, version }),
     };
     Ok(request)
@@ -96,9 +107,14 @@ fn decode_body<M: Decodable>(key: i16, version: i16, body: &mut Bytes) -> Result
 }
 
 /// The version as `kafka-protocol` knows it. ListOffsets 11 is laid out as 10 is; it only allows
-/// one more special timestamp (-6), and the crate stops at 10.
+/// one more special timestamp (-6), and the crate stops at 10. Answers to WriteTxnMarkers are the
+/// same in both versions, and the crate has the first.
 fn codec_version(api_key: i16, version: i16) -> i16 {
-    if api_key == api::LIST_OFFSETS { version.min(10) } else { version }
+    match api_key {
+        api::LIST_OFFSETS => version.min(10),
+        api::WRITE_TXN_MARKERS => version.min(1),
+        _ => version,
+    }
 }
 
 /// An answer that [`encode`] can write in any version that is served.

@@ -161,6 +161,8 @@ error_codes! {
     InvalidRecord = 87 "INVALID_RECORD",
     /// The quota is used up.
     ThrottlingQuotaExceeded = 89 "THROTTLING_QUOTA_EXCEEDED",
+    /// A newer producer has taken the transactional id over.
+    ProducerFenced = 90 "PRODUCER_FENCED",
     /// There is no such resource.
     ResourceNotFound = 91 "RESOURCE_NOT_FOUND",
     /// This broker has no topic with this id.
@@ -169,8 +171,12 @@ error_codes! {
     InconsistentTopicId = 103 "INCONSISTENT_TOPIC_ID",
     /// The cluster id is another one.
     InconsistentClusterId = 104 "INCONSISTENT_CLUSTER_ID",
+    /// There is no such transactional id.
+    TransactionalIdNotFound = 105 "TRANSACTIONAL_ID_NOT_FOUND",
     /// A fetch session mixed names and ids.
     FetchSessionTopicIdError = 106 "FETCH_SESSION_TOPIC_ID_ERROR",
+    /// The transaction can only be aborted.
+    TransactionAbortable = 120 "TRANSACTION_ABORTABLE",
     /// The regular expression is not valid.
     InvalidRegularExpression = 128 "INVALID_REGULAR_EXPRESSION",
     /// The client should look for the cluster anew.

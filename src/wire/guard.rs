@@ -7,6 +7,8 @@
 //! The schemas say what a walk has to know: widths, order and versions of the fields, from Kafka
 //! 4.3's message definitions. None of these messages has an array inside a tagged field.
 
+mod transactions;
+
 use bytes::Buf;
 
 use super::error::WireError;
@@ -151,7 +153,7 @@ fn request_fields(api_key: i16) -> Option<&'static [Field]> {
         api::OFFSET_FOR_LEADER_EPOCH => OFFSET_FOR_LEADER_EPOCH_REQUEST,
         api::DESCRIBE_CONFIGS => DESCRIBE_CONFIGS_REQUEST,
         api::DESCRIBE_CLUSTER => DESCRIBE_CLUSTER_REQUEST,
-        _ => return None,
+        _ => return transactions::request_fields(api_key),
     })
 }
 
@@ -409,9 +411,9 @@ mod tests {
     }
 
     #[test]
-    fn every_api_but_produce_and_fetch_has_a_schema() {
+    fn every_api_but_those_walked_by_hand_has_a_schema() {
         for range in super::super::versions::ADVERTISED {
-            let walked = [api::PRODUCE, api::FETCH].contains(&range.key);
+            let walked = [api::PRODUCE, api::FETCH, api::WRITE_TXN_MARKERS].contains(&range.key);
             assert_eq!(request_fields(range.key).is_none(), walked, "{}", range.name);
         }
     }

@@ -21,6 +21,8 @@ pub mod produce;
 
 pub mod fetch;
 
+pub mod txn_markers;
+
 pub mod guard;
 
 pub mod control;

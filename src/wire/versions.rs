@@ -38,10 +38,26 @@ pub mod api {
     pub const INIT_PRODUCER_ID: i16 = 22;
     /// Where a leader epoch ends.
     pub const OFFSET_FOR_LEADER_EPOCH: i16 = 23;
+    /// What a transaction is going to write to.
+    pub const ADD_PARTITIONS_TO_TXN: i16 = 24;
+    /// That a transaction is going to commit offsets.
+    pub const ADD_OFFSETS_TO_TXN: i16 = 25;
+    /// Commits or aborts a transaction.
+    pub const END_TXN: i16 = 26;
+    /// Ends transactions on single partitions.
+    pub const WRITE_TXN_MARKERS: i16 = 27;
+    /// Commits offsets as part of a transaction.
+    pub const TXN_OFFSET_COMMIT: i16 = 28;
     /// Settings of topics and brokers.
     pub const DESCRIBE_CONFIGS: i16 = 32;
     /// Brokers, controller, cluster id.
     pub const DESCRIBE_CLUSTER: i16 = 60;
+    /// What partitions know of producers.
+    pub const DESCRIBE_PRODUCERS: i16 = 61;
+    /// What is known of transactional ids.
+    pub const DESCRIBE_TRANSACTIONS: i16 = 65;
+    /// Which transactional ids there are.
+    pub const LIST_TRANSACTIONS: i16 = 66;
 }
 
 /// One API with the versions that are advertised.
@@ -78,8 +94,16 @@ pub const ADVERTISED: &[ApiRange] = &[
     range(api::DELETE_TOPICS, "DeleteTopics", (1, 6), 4),
     range(api::INIT_PRODUCER_ID, "InitProducerId", (0, 5), 2),
     range(api::OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), 4),
+    range(api::ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", (0, 5), 3),
+    range(api::ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", (0, 4), 3),
+    range(api::END_TXN, "EndTxn", (0, 5), 3),
+    range(api::WRITE_TXN_MARKERS, "WriteTxnMarkers", (1, 2), 1),
+    range(api::TXN_OFFSET_COMMIT, "TxnOffsetCommit", (0, 5), 3),
     range(api::DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), 4),
     range(api::DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), 0),
+    range(api::DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), 0),
+    range(api::DESCRIBE_TRANSACTIONS, "DescribeTransactions", (0, 0), 0),
+    range(api::LIST_TRANSACTIONS, "ListTransactions", (0, 2), 0),
 ];
 
 /// What is known of an API.
@@ -145,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_listoffsets_is_ahead_of_kafka_protocol() {
+    fn few_are_ahead_of_kafka_protocol() {
         let ahead: Vec<_> = ADVERTISED
             .iter()
             .filter(|range| {
@@ -154,7 +178,7 @@ mod tests {
             })
             .map(|range| range.name)
             .collect();
-        assert_eq!(ahead, ["ListOffsets"]);
+        assert_eq!(ahead, ["ListOffsets", "WriteTxnMarkers"]);
     }
 
     #[test]

@@ -2,14 +2,13 @@
 //! clients must have asked for follows from the records, and our coordinator, asked the same at the
 //! same times, writes the same bytes.
 
-#[path = "support/golden.rs"]
-#[expect(dead_code, reason = "others read the texts of the archives, too")]
-mod golden;
+#[path = "support/archives.rs"]
+mod archives;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use golden::Archive;
+use archives::Archive;
 use uringlog::coordinator::transactions::{
     Change, End, Init, MarkersDue, Outcome, Producer, Record, Settings, State, Transaction,
     TransactionVersion, TransactionalId, Transactions,

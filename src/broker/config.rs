@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use coordinators::{CoordinatorConfig, InternalTopicConfig};
+pub use coordinators::{CoordinatorConfig, InternalTopicConfig, TransactionConfig};
 pub use describe::{ConfigSource, Described, Synonym, describe_server, describe_topic};
 pub use markdown::markdown_table;
 pub use source::Origin;

@@ -28,6 +28,8 @@ pub mod sweep;
 
 pub mod mail;
 
+pub mod peers;
+
 pub mod node;
 
 pub mod apply;

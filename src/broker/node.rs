@@ -16,6 +16,7 @@ use crate::broker::directory::{Checkpoints, Found, FoundPartitions, PartitionKey
 use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
 use crate::broker::mail::{ControllerOrder, NewTopic, ProducerIdBlock};
+use crate::broker::peers::Peers;
 use crate::broker::placement::{broker_of, shard_of};
 use crate::format::properties::DirectoryId;
 use crate::shard::{Engine, Mailbox, Partition};
@@ -108,6 +109,8 @@ pub struct Node {
     pub engine: Engine,
     /// The shard's coordinators.
     pub coordinators: Coordinators,
+    /// The way to the other shards.
+    pub peers: Peers,
     image: RefCell<Arc<Image>>,
     partitions: RefCell<HashMap<TopicId, Own>>,
     controller: Mailbox<ControllerOrder>,
@@ -125,13 +128,14 @@ impl Node {
         shard: usize,
         shared: Arc<Shared>,
         engine: Engine,
-        controller: Mailbox<ControllerOrder>,
+        (controller, peers): (Mailbox<ControllerOrder>, Peers),
     ) -> Rc<Node> {
-        Rc::new(Node {
+        Rc::new_cyclic(|node| Node {
+            coordinators: Coordinators::new(node, &shared.config.coordinators),
+            peers,
             shard,
             shared,
             engine,
-            coordinators: Coordinators::default(),
             image: RefCell::default(),
             partitions: RefCell::default(),
             controller,

@@ -94,7 +94,9 @@ pub async fn obey(node: Rc<Node>, mut inbox: Inbox<PeerOrder>) {
             PeerOrder::Transactions { id, request, answer } => {
                 let node = node.clone();
                 edge::spawn(async move {
-                    drop(answer.send(node.coordinators.transactions.ask(&node, &id, request).await));
+                    drop(
+                        answer.send(node.coordinators.transactions.ask(&node, &id, request).await),
+                    );
                 });
             }
             PeerOrder::Markers { marker, partitions, answer } => {

@@ -10,15 +10,18 @@ use bytes::{Bytes, BytesMut};
 use crate::broker::api;
 use crate::broker::node::Node;
 use crate::shard::{Answer, ConnectionInfo, Reply, Service};
-use crate::wire::control::{self, Request};
+use crate::wire::control::{self, Request, TransactionRequest};
 use crate::wire::error::WireError;
 use crate::wire::fetch::FetchRequest;
 use crate::wire::frame::{self, RequestHeader};
+use crate::wire::produce;
 use crate::wire::versions::{self, api as key};
 
 impl Service for Node {
     fn is_pipelined(&self, frame: &[u8]) -> bool {
-        matches!(frame::peek(frame), Some((key::PRODUCE, _)))
+        // Batches of a transaction may have to wait for its coordinator.
+        let is_produce = matches!(frame::peek(frame), Some((key::PRODUCE, _)));
+        is_produce && !produce::is_transactional(frame)
     }
 
     fn call(self: &Rc<Self>, frame: BytesMut, _connection: &ConnectionInfo) -> Reply {
@@ -69,7 +72,7 @@ fn sent(frame: Result<Bytes, WireError>) -> Answer {
 
 async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answer {
     let version = header.version;
-    let node = &*node;
+    let node = &node;
     sent(match request {
         Request::ApiVersions(request) => {
             let image = node.image();
@@ -100,7 +103,45 @@ async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answ
             control::encode(&header, api::find_coordinator::answer(node, request, version).await)
         }
         Request::InitProducerId(request) => {
-            control::encode(&header, api::init_producer_id::answer(node, request).await)
+            control::encode(&header, api::init_producer_id::answer(node, request, version).await)
         }
+        Request::Transactions(request) => transactions(node, &header, request).await,
     })
+}
+
+async fn transactions(
+    node: &Rc<Node>,
+    header: &RequestHeader,
+    request: TransactionRequest,
+) -> Result<Bytes, WireError> {
+    let version = header.version;
+    match request {
+        TransactionRequest::AddPartitions(request) => {
+            let answer = api::add_partitions_to_txn::answer(node, request, version).await;
+            control::encode(header, answer)
+        }
+        TransactionRequest::AddOffsets(request) => {
+            let answer = api::add_offsets_to_txn::answer(node, request, version).await;
+            control::encode(header, answer)
+        }
+        TransactionRequest::End(request) => {
+            control::encode(header, api::end_txn::answer(node, request, version).await)
+        }
+        TransactionRequest::OffsetCommit(request) => {
+            let answer = api::txn_offset_commit::answer(node, request, version).await;
+            control::encode(header, answer)
+        }
+        TransactionRequest::WriteMarkers(request) => {
+            control::encode(header, api::write_txn_markers::answer(node, request).await)
+        }
+        TransactionRequest::Describe(request) => {
+            control::encode(header, api::describe_transactions::answer(node, request).await)
+        }
+        TransactionRequest::List(request) => {
+            control::encode(header, api::list_transactions::answer(node, request).await)
+        }
+        TransactionRequest::DescribeProducers(request) => {
+            control::encode(header, api::describe_producers::answer(node, &request).await)
+        }
+    }
 }

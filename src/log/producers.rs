@@ -9,9 +9,8 @@
 //! a start, from the start. Kafka counts from the time of their last record, so that records of the
 //! past (an import) have no idempotence there across a restart: the batch that was written, but not
 //! answered, before a kill is taken again. Such producers are remembered here, but no longer
-//! written to snapshots, which stay what Kafka's would be. Transactions come later: a
-//! transactional batch of a client is refused (INVALID_TXN_STATE, as by a Kafka broker that
-//! verifies transactions and knows none), but a log that Kafka wrote with them replays correctly.
+//! written to snapshots, which stay what Kafka's would be. A transactional batch may go on with the
+//! producer's open transaction; to begin one here its coordinator must have vouched for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,8 +14,9 @@ use tokio::sync::Notify;
 
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
 use crate::format::batch::RecordBatch;
+use crate::format::producer_snapshot::ProducerEntry;
 use crate::log::journal::Turn;
-use crate::log::producers::Marker;
+use crate::log::producers::{Marker, Standing};
 use crate::log::{
     AdvanceError, AppendError, Appended, Completed, Cursors, Journal, LogConfig, LogState,
     PartitionLog,
@@ -24,7 +25,7 @@ use crate::shard::engine::{Core, now};
 use crate::shard::error::EngineError;
 use crate::shard::stats::Stats;
 use crate::shard::waiting::Waiting;
-use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
+use crate::units::{ByteCount, LeaderEpoch, Offset, Position, ProducerId, Timestamp, TopicId};
 
 /// How the log stopped serving: what had been reached by then, and the reason.
 struct Stop {
@@ -311,6 +312,16 @@ impl Partition {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Where a producer stands; `None` when the partition doesn't know it.
+    pub fn standing(&self, producer_id: ProducerId) -> Option<Standing> {
+        self.cell.log.borrow().producers().standing(producer_id)
+    }
+
+    /// The producers that the partition knows, as a snapshot would list them.
+    pub fn producers(&self) -> Vec<ProducerEntry> {
+        self.cell.log.borrow().producers().entries()
     }
 
     /// Where readers of committed records stop.

@@ -24,6 +24,24 @@ pub mod find_coordinator;
 
 pub mod init_producer_id;
 
+mod transactions;
+
+pub mod add_partitions_to_txn;
+
+pub mod add_offsets_to_txn;
+
+pub mod end_txn;
+
+pub mod txn_offset_commit;
+
+pub mod write_txn_markers;
+
+pub mod describe_transactions;
+
+pub mod list_transactions;
+
+pub mod describe_producers;
+
 use kafka_protocol::messages;
 
 use crate::broker::node::Node;

@@ -20,20 +20,33 @@ mod driver;
 pub mod find;
 pub mod internal_topic;
 mod load;
+pub mod markers;
 pub mod store;
+pub mod transactions;
 
 pub use internal_topic::Kind;
 pub use store::Store;
 
+use std::rc::Weak;
+
+use crate::broker::config::CoordinatorConfig;
+use crate::broker::coordinators::transactions::TransactionDesk;
 use crate::broker::node::Node;
 
 /// The coordinators of one shard.
-#[derive(Default)]
-pub struct Coordinators {}
+pub struct Coordinators {
+    /// Transactions.
+    pub transactions: TransactionDesk,
+}
 
 impl Coordinators {
+    /// Coordinators without partitions, for a node that is about to be made.
+    pub fn new(node: &Weak<Node>, config: &CoordinatorConfig) -> Coordinators {
+        Coordinators { transactions: TransactionDesk::new(node.clone(), &config.transactions) }
+    }
+
     /// Follows the image that the node shows now.
     pub fn follow(&self, node: &Node) {
-        let _ = node;
+        self.transactions.follow(node);
     }
 }

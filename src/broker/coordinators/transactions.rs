@@ -88,12 +88,7 @@ impl TransactionDesk {
     ///
     /// # Errors
     /// As [`Store::ask`].
-    pub async fn ask(
-        &self,
-        node: &Node,
-        id: &str,
-        request: Request,
-    ) -> Result<Answer, ErrorCode> {
+    pub async fn ask(&self, node: &Node, id: &str, request: Request) -> Result<Answer, ErrorCode> {
         self.store.ask(node, id, request).await
     }
 

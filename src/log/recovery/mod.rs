@@ -182,8 +182,7 @@ impl Recovery {
         check_topic_id(files, &directory, self.spec.topic_id)?;
         let on_disk = read_epochs(files, &directory)?;
         report.epochs_rebuilt = on_disk.is_none();
-        let mut rebuilt =
-            Rebuilt { epochs: on_disk.clone().unwrap_or_default() };
+        let mut rebuilt = Rebuilt { epochs: on_disk.clone().unwrap_or_default() };
         let snapshots = directory.snapshots.clone();
         let aborted_bytes: BTreeMap<Offset, ByteCount> = directory
             .segments

@@ -111,4 +111,3 @@ impl Answer for ListTransactionsResponse {
 impl Answer for DescribeProducersResponse {
     const API: i16 = api::DESCRIBE_PRODUCERS;
 }
-

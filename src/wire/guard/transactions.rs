@@ -81,4 +81,3 @@ const DESCRIBE_PRODUCERS: &[Field] =
     &[field("topics", Kind::Array(&Kind::Struct(DESCRIBE_PRODUCERS_TOPIC)), 0)];
 const DESCRIBE_PRODUCERS_TOPIC: &[Field] =
     &[field("topic name", Kind::Text, 0), field("partition indexes", INT32S, 0)];
-

@@ -7,6 +7,10 @@
 
 mod hash;
 mod machine;
+mod timers;
+
+pub mod group;
 
 pub use hash::partition_for;
 pub use machine::{Coordinator, Entry, Origin, Output, Record, ReplayError, Ticket, Write};
+pub use timers::Timers;

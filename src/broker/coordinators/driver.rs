@@ -13,9 +13,7 @@ use crate::format::batch::{Codec, RecordBatch};
 use crate::format::record::{BatchBuilder, NewRecord};
 use crate::log::{AppendError, Appended, LogState};
 use crate::shard::{Partition, Reached, edge, now};
-use crate::units::{
-    Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
-};
+use crate::units::{Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId};
 use crate::wire::error::ErrorCode;
 
 /// Time between two tries to load a partition that can't be loaded.

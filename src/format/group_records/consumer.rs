@@ -379,11 +379,8 @@ mod tests {
 
     #[test]
     fn assignments_come_back_as_written() {
-        let topic = |epochs| TopicPartitions {
-            topic_id: TopicId([7; 16]),
-            partitions: vec![0, 3],
-            epochs,
-        };
+        let topic =
+            |epochs| TopicPartitions { topic_id: TopicId([7; 16]), partitions: vec![0, 3], epochs };
         let target = vec![topic(Vec::new())];
         assert_eq!(decode_target(&encode_target(&target)), Ok(target.clone()));
         read(7, &encode_target(&target));

@@ -122,7 +122,8 @@ impl Key {
         let mut reader = Reader::new(bytes);
         let number = reader.i16()?;
         let group = |reader: &mut Reader<'_>| text(reader).map(str::to_owned);
-        let pair = |reader: &mut Reader<'_>| Ok::<_, CompactError>((group(reader)?, group(reader)?));
+        let pair =
+            |reader: &mut Reader<'_>| Ok::<_, CompactError>((group(reader)?, group(reader)?));
         let key = match number {
             0 | 1 => Key::Offset {
                 group: group(&mut reader)?,

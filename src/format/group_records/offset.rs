@@ -69,7 +69,8 @@ impl CommittedOffset {
         };
         let metadata = metadata.to_owned();
         let commit_timestamp = Timestamp(reader.i64()?);
-        let expire_timestamp = if version == 1 { Timestamp(reader.i64()?) } else { Timestamp::NONE };
+        let expire_timestamp =
+            if version == 1 { Timestamp(reader.i64()?) } else { Timestamp::NONE };
         let mut topic_id = TopicId::ZERO;
         if version >= 4 {
             reader.tagged(|tag, mut field| {

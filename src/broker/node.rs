@@ -128,10 +128,10 @@ impl Node {
         controller: Mailbox<ControllerOrder>,
     ) -> Rc<Node> {
         Rc::new(Node {
+            coordinators: Coordinators::new(&shared.config.coordinators),
             shard,
             shared,
             engine,
-            coordinators: Coordinators::default(),
             image: RefCell::default(),
             partitions: RefCell::default(),
             controller,

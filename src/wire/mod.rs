@@ -23,6 +23,10 @@ pub mod fetch;
 
 pub mod guard;
 
+pub mod offsets;
+
 pub mod control;
+
+mod group_answers;
 
 pub use kafka_protocol::protocol::StrBytes;

@@ -25,15 +25,37 @@ pub mod store;
 pub use internal_topic::Kind;
 pub use store::Store;
 
+use std::sync::Arc;
+
+use crate::broker::config::CoordinatorConfig;
+use crate::broker::image::Topic;
 use crate::broker::node::Node;
+use crate::coordinator::group::{GroupCoordinator, Request};
 
 /// The coordinators of one shard.
-#[derive(Default)]
-pub struct Coordinators {}
+pub struct Coordinators {
+    /// Those of groups.
+    pub groups: Store<GroupCoordinator>,
+}
 
 impl Coordinators {
+    /// Coordinators without partitions.
+    pub fn new(config: &CoordinatorConfig) -> Coordinators {
+        let groups = Store::new(Kind::Groups, config.groups.clone(), |_, effect| match effect {});
+        Coordinators { groups }
+    }
+
     /// Follows the image that the node shows now.
     pub fn follow(&self, node: &Node) {
-        let _ = node;
+        self.groups.follow(node);
+    }
+
+    /// These topics are gone: groups forget their offsets.
+    pub fn topics_deleted(&self, topics: &[Arc<Topic>]) {
+        if topics.is_empty() {
+            return;
+        }
+        let topics: Vec<_> = topics.iter().map(|it| (it.name.to_string(), it.id)).collect();
+        self.groups.tell_all(|| Request::TopicsDeleted(topics.clone()));
     }
 }

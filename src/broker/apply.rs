@@ -97,6 +97,7 @@ impl Node {
         let gone: Vec<Arc<Topic>> = gone.cloned().collect();
         self.show(image);
         self.coordinators.follow(self);
+        self.coordinators.topics_deleted(&gone);
         for topic in gone {
             self.retire(&topic, &mut applied).await;
         }

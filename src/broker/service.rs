@@ -3,6 +3,7 @@
 //! A request that can't be understood ends its connection with a named reason, as in Kafka: there
 //! is no telling where the next one would begin. ApiVersions alone is answered in any version.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
@@ -24,7 +25,7 @@ impl Service for Node {
         is_produce && !produce::is_transactional(frame)
     }
 
-    fn call(self: &Rc<Self>, frame: BytesMut, _connection: &ConnectionInfo) -> Reply {
+    fn call(self: &Rc<Self>, frame: BytesMut, connection: &ConnectionInfo) -> Reply {
         let (header, body) = match frame::split(frame) {
             Ok(split) => split,
             Err(error) => return close(&error),
@@ -44,7 +45,8 @@ impl Service for Node {
             _ => match control::decode(&header, body) {
                 Ok(request) => {
                     let node = self.clone();
-                    Reply::Later(Box::pin(answer(node, header, request)))
+                    let peer = connection.peer.ip();
+                    Reply::Later(Box::pin(answer(node, (header, peer), request)))
                 }
                 Err(error) => close(&error),
             },
@@ -70,7 +72,11 @@ fn sent(frame: Result<Bytes, WireError>) -> Answer {
     }
 }
 
-async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answer {
+async fn answer(
+    node: Rc<Node>,
+    (header, peer): (RequestHeader, IpAddr),
+    request: Request,
+) -> Answer {
     let version = header.version;
     let node = &node;
     sent(match request {
@@ -106,6 +112,7 @@ async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answ
             control::encode(&header, api::init_producer_id::answer(node, request, version).await)
         }
         Request::Transactions(request) => transactions(node, &header, request).await,
+        request => answer_group(node, (&header, peer), request).await,
     })
 }
 
@@ -143,5 +150,49 @@ async fn transactions(
         TransactionRequest::DescribeProducers(request) => {
             control::encode(header, api::describe_producers::answer(node, &request).await)
         }
+    }
+}
+
+/// The APIs of groups.
+async fn answer_group(
+    node: &Node,
+    (header, peer): (&RequestHeader, IpAddr),
+    request: Request,
+) -> Result<Bytes, WireError> {
+    let version = header.version;
+    match request {
+        Request::OffsetCommit(request) => {
+            control::encode(header, api::offset_commit::answer(node, request, version).await)
+        }
+        Request::OffsetFetch(request) => {
+            control::encode(header, api::offset_fetch::answer(node, request, version).await)
+        }
+        Request::JoinGroup(request) => {
+            let client = api::client(header.client_id.as_ref(), peer);
+            let answer = api::join_group::answer(node, request, (version, client)).await;
+            control::encode(header, answer)
+        }
+        Request::Heartbeat(request) => {
+            control::encode(header, api::heartbeat::answer(node, request).await)
+        }
+        Request::LeaveGroup(request) => {
+            control::encode(header, api::leave_group::answer(node, request, version).await)
+        }
+        Request::SyncGroup(request) => {
+            control::encode(header, api::sync_group::answer(node, request).await)
+        }
+        Request::DescribeGroups(request) => {
+            control::encode(header, api::describe_groups::answer(node, request, version).await)
+        }
+        Request::ListGroups(request) => {
+            control::encode(header, api::list_groups::answer(node, request).await)
+        }
+        Request::DeleteGroups(request) => {
+            control::encode(header, api::delete_groups::answer(node, request).await)
+        }
+        Request::OffsetDelete(request) => {
+            control::encode(header, api::offset_delete::answer(node, request).await)
+        }
+        _ => unreachable!("the other requests are answered above"),
     }
 }

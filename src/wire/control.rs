@@ -10,17 +10,20 @@ pub use transactions::TransactionRequest;
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
     ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse,
-    DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest, DescribeClusterResponse,
-    DescribeConfigsRequest, DescribeConfigsResponse, FindCoordinatorRequest,
-    FindCoordinatorResponse, InitProducerIdRequest, InitProducerIdResponse, ListOffsetsRequest,
-    ListOffsetsResponse, MetadataRequest, MetadataResponse, OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse, api_versions_response::ApiVersion,
+    DeleteGroupsRequest, DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest,
+    DescribeClusterResponse, DescribeConfigsRequest, DescribeConfigsResponse,
+    DescribeGroupsRequest, FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest,
+    InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, LeaveGroupRequest,
+    ListGroupsRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse,
+    OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse, SyncGroupRequest, api_versions_response::ApiVersion,
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 
 use super::error::{ErrorCode, WireError};
 use super::frame::{CONTROL_FRAME_BYTES_MAX, HEADER_BYTES_MIN, RequestHeader};
 use super::guard;
+use super::offsets;
 use super::versions::{self, ADVERTISED, ApiRange, api};
 use super::write::Writer;
 use crate::units::ByteCount;
@@ -54,6 +57,26 @@ pub enum Request {
     InitProducerId(InitProducerIdRequest),
     /// Transactions.
     Transactions(TransactionRequest),
+    /// Offsets of a group to be kept.
+    OffsetCommit(OffsetCommitRequest),
+    /// Offsets of groups.
+    OffsetFetch(OffsetFetchRequest),
+    /// A member that joins.
+    JoinGroup(JoinGroupRequest),
+    /// A member that is there.
+    Heartbeat(HeartbeatRequest),
+    /// Members that leave.
+    LeaveGroup(LeaveGroupRequest),
+    /// Assignments.
+    SyncGroup(SyncGroupRequest),
+    /// Members and assignments of groups.
+    DescribeGroups(DescribeGroupsRequest),
+    /// The groups of a broker.
+    ListGroups(ListGroupsRequest),
+    /// Groups to be deleted.
+    DeleteGroups(DeleteGroupsRequest),
+    /// Offsets of a group to be deleted.
+    OffsetDelete(OffsetDeleteRequest),
 }
 
 /// Decodes a request's body; see [`super::frame::split`].
@@ -67,6 +90,13 @@ pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireErr
     check_size(body.len())?;
     if key != api::WRITE_TXN_MARKERS {
         guard::check_request(key, version, &body)?;
+    }
+    if version >= offsets::IDS_FROM {
+        match key {
+            api::OFFSET_COMMIT => return offsets::decode_commit(body).map(Request::OffsetCommit),
+            api::OFFSET_FETCH => return offsets::decode_fetch(body).map(Request::OffsetFetch),
+            _ => {}
+        }
     }
     let mut body = body.freeze();
     let request = match key {
@@ -85,9 +115,25 @@ pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireErr
         _ if transactions::has(key) => {
             Request::Transactions(transactions::decode(key, version, body)?)
         }
-        _ => return Err(WireError::Unsupported { api_key: key, version }),
+        _ => return decode_group_request(key, version, &mut body),
     };
     Ok(request)
+}
+
+fn decode_group_request(key: i16, version: i16, body: &mut Bytes) -> Result<Request, WireError> {
+    Ok(match key {
+        api::OFFSET_COMMIT => Request::OffsetCommit(decode_body(key, version, body)?),
+        api::OFFSET_FETCH => Request::OffsetFetch(decode_body(key, version, body)?),
+        api::JOIN_GROUP => Request::JoinGroup(decode_body(key, version, body)?),
+        api::HEARTBEAT => Request::Heartbeat(decode_body(key, version, body)?),
+        api::LEAVE_GROUP => Request::LeaveGroup(decode_body(key, version, body)?),
+        api::SYNC_GROUP => Request::SyncGroup(decode_body(key, version, body)?),
+        api::DESCRIBE_GROUPS => Request::DescribeGroups(decode_body(key, version, body)?),
+        api::LIST_GROUPS => Request::ListGroups(decode_body(key, version, body)?),
+        api::DELETE_GROUPS => Request::DeleteGroups(decode_body(key, version, body)?),
+        api::OFFSET_DELETE => Request::OffsetDelete(decode_body(key, version, body)?),
+        _ => return Err(WireError::Unsupported { api_key: key, version }),
+    })
 }
 
 fn check_size(size: usize) -> Result<(), WireError> {

@@ -7,6 +7,7 @@
 //! The schemas say what a walk has to know: widths, order and versions of the fields, from Kafka
 //! 4.3's message definitions. None of these messages has an array inside a tagged field.
 
+mod groups;
 mod transactions;
 
 use bytes::Buf;
@@ -30,6 +31,8 @@ enum Kind {
     Bytes(usize),
     /// A text, possibly null.
     Text,
+    /// Bytes with their length before them, possibly null.
+    Blob,
     /// An array, possibly null.
     Array(&'static Kind),
     /// Fields, then tagged fields in flexible versions.
@@ -124,6 +127,10 @@ impl Walk {
                 let length = reader.text_length(name)?.unwrap_or(0);
                 reader.skip(length, name)
             }
+            Kind::Blob => {
+                let length = reader.bytes_length(name)?.unwrap_or(0);
+                reader.skip(length, name)
+            }
             Kind::Struct(fields) => self.walk_struct(reader, fields),
             Kind::Array(element) => {
                 let count = reader.array_length(1, name)?.unwrap_or(0);
@@ -153,7 +160,9 @@ fn request_fields(api_key: i16) -> Option<&'static [Field]> {
         api::OFFSET_FOR_LEADER_EPOCH => OFFSET_FOR_LEADER_EPOCH_REQUEST,
         api::DESCRIBE_CONFIGS => DESCRIBE_CONFIGS_REQUEST,
         api::DESCRIBE_CLUSTER => DESCRIBE_CLUSTER_REQUEST,
-        _ => return transactions::request_fields(api_key),
+        other => {
+            return groups::request_fields(other).or_else(|| transactions::request_fields(other));
+        }
     })
 }
 

@@ -25,6 +25,10 @@ pub mod txn_markers;
 
 pub mod guard;
 
+pub mod offsets;
+
 pub mod control;
+
+mod group_answers;
 
 pub use kafka_protocol::protocol::StrBytes;

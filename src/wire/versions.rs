@@ -4,15 +4,11 @@
 //! too low and are meant:
 //! - Produce is advertised from 0 although only 3 and up are served. librdkafka up to 2.10 sends
 //!   compressed batches only where version 0 is in range (KAFKA-18659); it never sends version 0.
-//! - FindCoordinator 0 must be there although there are no groups yet: the same clients take it
-//!   for the sign that a broker understands LZ4.
+//! - FindCoordinator 0 must be there: the same clients take it for the sign that a broker
+//!   understands LZ4.
 //!
-//! The APIs of consumer groups are left out. Seen with this table in front of a stock broker:
-//! consumers that are given their partitions work (kcat 1.7.1 on librdkafka 2.0, librdkafka 2.16,
-//! Kafka's console consumer), all codecs included. FindCoordinator has to be answered with error 15
-//! for groups: librdkafka 2.16 crashes when it finds a coordinator that has no OffsetFetch and
-//! wants a stored offset. With error 15 it waits quietly instead; with `enable.auto.commit` on,
-//! its close() waits some 45 seconds for a coordinator to commit to.
+//! librdkafka 2.16 crashes when it finds a coordinator that has no OffsetFetch: whoever takes the
+//! APIs of groups out has to refuse FindCoordinator for groups, too.
 
 use super::error::WireError;
 
@@ -26,8 +22,24 @@ pub mod api {
     pub const LIST_OFFSETS: i16 = 2;
     /// Topics, partitions, leaders.
     pub const METADATA: i16 = 3;
+    /// Commits offsets of a group.
+    pub const OFFSET_COMMIT: i16 = 8;
+    /// Reads the offsets that groups have committed.
+    pub const OFFSET_FETCH: i16 = 9;
     /// Who coordinates a group or transactional id.
     pub const FIND_COORDINATOR: i16 = 10;
+    /// Joins a group.
+    pub const JOIN_GROUP: i16 = 11;
+    /// Says that a member of a group is there.
+    pub const HEARTBEAT: i16 = 12;
+    /// Takes members out of a group.
+    pub const LEAVE_GROUP: i16 = 13;
+    /// Brings and gets assignments.
+    pub const SYNC_GROUP: i16 = 14;
+    /// Members and assignments of groups.
+    pub const DESCRIBE_GROUPS: i16 = 15;
+    /// The groups of a broker.
+    pub const LIST_GROUPS: i16 = 16;
     /// What is advertised here.
     pub const API_VERSIONS: i16 = 18;
     /// Creates topics.
@@ -50,6 +62,10 @@ pub mod api {
     pub const TXN_OFFSET_COMMIT: i16 = 28;
     /// Settings of topics and brokers.
     pub const DESCRIBE_CONFIGS: i16 = 32;
+    /// Deletes groups.
+    pub const DELETE_GROUPS: i16 = 42;
+    /// Deletes offsets that a group has committed.
+    pub const OFFSET_DELETE: i16 = 47;
     /// Brokers, controller, cluster id.
     pub const DESCRIBE_CLUSTER: i16 = 60;
     /// What partitions know of producers.
@@ -82,13 +98,24 @@ const fn range(key: i16, name: &'static str, versions: (i16, i16), flexible: i16
     ApiRange { key, name, min, max, served_min: min, flexible_from: flexible }
 }
 
+/// For APIs that have no flexible version.
+const NEVER: i16 = i16::MAX;
+
 /// Everything that is advertised, by API number.
 pub const ADVERTISED: &[ApiRange] = &[
     ApiRange { served_min: 3, ..range(api::PRODUCE, "Produce", (0, 13), 9) },
     range(api::FETCH, "Fetch", (4, 18), 12),
     range(api::LIST_OFFSETS, "ListOffsets", (1, 11), 6),
     range(api::METADATA, "Metadata", (0, 13), 9),
+    range(api::OFFSET_COMMIT, "OffsetCommit", (2, 10), 8),
+    range(api::OFFSET_FETCH, "OffsetFetch", (1, 10), 6),
     range(api::FIND_COORDINATOR, "FindCoordinator", (0, 6), 3),
+    range(api::JOIN_GROUP, "JoinGroup", (0, 9), 6),
+    range(api::HEARTBEAT, "Heartbeat", (0, 4), 4),
+    range(api::LEAVE_GROUP, "LeaveGroup", (0, 5), 4),
+    range(api::SYNC_GROUP, "SyncGroup", (0, 5), 4),
+    range(api::DESCRIBE_GROUPS, "DescribeGroups", (0, 6), 5),
+    range(api::LIST_GROUPS, "ListGroups", (0, 5), 3),
     range(api::API_VERSIONS, "ApiVersions", (0, 4), 3),
     range(api::CREATE_TOPICS, "CreateTopics", (2, 7), 5),
     range(api::DELETE_TOPICS, "DeleteTopics", (1, 6), 4),
@@ -100,6 +127,8 @@ pub const ADVERTISED: &[ApiRange] = &[
     range(api::WRITE_TXN_MARKERS, "WriteTxnMarkers", (1, 2), 1),
     range(api::TXN_OFFSET_COMMIT, "TxnOffsetCommit", (0, 5), 3),
     range(api::DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), 4),
+    range(api::DELETE_GROUPS, "DeleteGroups", (0, 2), 2),
+    range(api::OFFSET_DELETE, "OffsetDelete", (0, 0), NEVER),
     range(api::DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), 0),
     range(api::DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), 0),
     range(api::DESCRIBE_TRANSACTIONS, "DescribeTransactions", (0, 0), 0),
@@ -169,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_ahead_of_kafka_protocol() {
+    fn few_apis_are_ahead_of_kafka_protocol() {
         let ahead: Vec<_> = ADVERTISED
             .iter()
             .filter(|range| {
@@ -178,7 +207,7 @@ mod tests {
             })
             .map(|range| range.name)
             .collect();
-        assert_eq!(ahead, ["ListOffsets", "WriteTxnMarkers"]);
+        assert_eq!(ahead, ["ListOffsets", "OffsetCommit", "OffsetFetch", "WriteTxnMarkers"]);
     }
 
     #[test]
@@ -200,6 +229,6 @@ mod tests {
         }
         assert!(!is_supported(api::PRODUCE, 2));
         assert!(!is_supported(api::API_VERSIONS, 5));
-        assert!(!is_supported(11, 0));
+        assert!(!is_supported(99, 0));
     }
 }

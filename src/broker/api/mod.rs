@@ -42,6 +42,30 @@ pub mod list_transactions;
 
 pub mod describe_producers;
 
+mod groups;
+
+pub mod join_group;
+
+pub mod sync_group;
+
+pub mod heartbeat;
+
+pub mod leave_group;
+
+pub mod offset_commit;
+
+pub mod offset_fetch;
+
+pub mod describe_groups;
+
+pub mod list_groups;
+
+pub mod delete_groups;
+
+pub mod offset_delete;
+
+pub(super) use groups::client;
+
 use kafka_protocol::messages;
 
 use crate::broker::node::Node;

@@ -74,24 +74,6 @@ pub const COORDINATORS: &[Setting] = &[
          INVALID_COMMIT_OFFSET_SIZE.",
     ),
     of(
-        "group.consumer.session.timeout.ms",
-        Kind::INT_POSITIVE,
-        Some("45000"),
-        "Session timeout of members with the consumer protocol.",
-    ),
-    of(
-        "group.consumer.heartbeat.interval.ms",
-        Kind::INT_POSITIVE,
-        Some("5000"),
-        "Time between their heartbeats.",
-    ),
-    of(
-        "group.consumer.max.size",
-        Kind::INT_POSITIVE,
-        Some("10000"),
-        "Most members of one group with the consumer protocol. Kafka: 2147483647.",
-    ),
-    of(
         "transaction.state.log.num.partitions",
         Kind::Int(1, 10_000),
         Some("50"),

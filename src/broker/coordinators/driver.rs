@@ -21,7 +21,7 @@ const LOAD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Time between two looks at the timers, at least: should a coordinator break its promise about
 /// deadlines the shard still serves others.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// Who carries out effects.
 pub type Act<C> = Rc<dyn Fn(PartitionId, <C as Coordinator>::Effect)>;
@@ -104,6 +104,13 @@ impl<C: Coordinator> Driver<C> {
         let (answer, answered) = oneshot::channel();
         self.submit(request, answer)?;
         answered.await.unwrap_or(Err(ErrorCode::NotCoordinator))
+    }
+
+    /// Waits until the state is no longer being loaded.
+    pub async fn loaded(&self) {
+        while matches!(*self.state.borrow(), State::Loading) {
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
     }
 
     fn submit(self: &Rc<Self>, request: C::Request, answer: Answered<C>) -> Result<(), ErrorCode> {

@@ -28,13 +28,18 @@ pub use internal_topic::Kind;
 pub use store::Store;
 
 use std::rc::Weak;
+use std::sync::Arc;
 
 use crate::broker::config::CoordinatorConfig;
 use crate::broker::coordinators::transactions::TransactionDesk;
+use crate::broker::image::Topic;
 use crate::broker::node::Node;
+use crate::coordinator::group::{GroupCoordinator, Request};
 
 /// The coordinators of one shard.
 pub struct Coordinators {
+    /// Those of groups.
+    pub groups: Store<GroupCoordinator>,
     /// Transactions.
     pub transactions: TransactionDesk,
 }
@@ -42,11 +47,24 @@ pub struct Coordinators {
 impl Coordinators {
     /// Coordinators without partitions, for a node that is about to be made.
     pub fn new(node: &Weak<Node>, config: &CoordinatorConfig) -> Coordinators {
-        Coordinators { transactions: TransactionDesk::new(node.clone(), &config.transactions) }
+        Coordinators {
+            groups: Store::new(Kind::Groups, config.groups.clone(), |_, effect| match effect {}),
+            transactions: TransactionDesk::new(node.clone(), &config.transactions),
+        }
     }
 
     /// Follows the image that the node shows now.
     pub fn follow(&self, node: &Node) {
+        self.groups.follow(node);
         self.transactions.follow(node);
+    }
+
+    /// These topics are gone: groups forget their offsets.
+    pub fn topics_deleted(&self, topics: &[Arc<Topic>]) {
+        if topics.is_empty() {
+            return;
+        }
+        let topics: Vec<_> = topics.iter().map(|it| (it.name.to_string(), it.id)).collect();
+        self.groups.tell_all(|| Request::TopicsDeleted(topics.clone()));
     }
 }

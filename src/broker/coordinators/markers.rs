@@ -6,11 +6,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::broker::coordinators::internal_topic::{self, Kind};
 use crate::broker::coordinators::transactions::Round;
 use crate::broker::errors;
 use crate::broker::node::Node;
 use crate::broker::peers::Marked;
 use crate::broker::placement::shard_of;
+use crate::coordinator::group;
 use crate::coordinator::transactions::{MarkersDue, Request, TopicPartition};
 use crate::log::producers::Marker;
 use crate::units::{LeaderEpoch, PartitionId};
@@ -134,6 +136,9 @@ fn append_one(
     marker: &Marker,
     it: &TopicPartition,
 ) -> Pin<Box<dyn Future<Output = Result<(), ErrorCode>>>> {
+    if it.topic.as_str() == Kind::Groups.topic_name() {
+        return Box::pin(tell_groups(node.clone(), *marker, it.partition));
+    }
     let image = node.image();
     let topic = image.topic(it.topic.as_str()).ok_or(ErrorCode::UnknownTopicOrPartition);
     let number = i32::try_from(it.partition.0).unwrap_or(i32::MAX);
@@ -144,6 +149,30 @@ fn append_one(
         Ok(partition.reached(appended?.due))
     });
     Box::pin(async move { appended?.await.map_err(|error| errors::of_append(&error)) })
+}
+
+/// A marker for a partition of `__consumer_offsets` goes by its coordinator, which learns that the
+/// producer's offsets count. One that isn't ready is NOT_LEADER_OR_FOLLOWER, as in Kafka: whoever
+/// writes the marker tries again.
+async fn tell_groups(
+    node: Rc<Node>,
+    marker: Marker,
+    partition: PartitionId,
+) -> Result<(), ErrorCode> {
+    let topic = internal_topic::get(&node, Kind::Groups);
+    if topic.is_none_or(|topic| topic.leader_epoch(partition).is_none()) {
+        return Err(ErrorCode::UnknownTopicOrPartition);
+    }
+    let request = group::Request::EndTransaction(marker);
+    match node.coordinators.groups.ask_partition(partition, request).await {
+        Ok(_) => Ok(()),
+        Err(
+            ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::CoordinatorLoadInProgress
+            | ErrorCode::NotCoordinator,
+        ) => Err(ErrorCode::NotLeaderOrFollower),
+        Err(code) => Err(code),
+    }
 }
 
 /// Waits until markers are as durable as their partitions promise.

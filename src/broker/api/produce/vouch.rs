@@ -10,13 +10,11 @@
 //!   partition has a marker that it hadn't before, and the answer counts no longer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
-use crate::broker::errors::{Refusal, of_transaction};
+use crate::broker::api::transactions::{Joining, members};
+use crate::broker::errors::Refusal;
 use crate::broker::node::Node;
-use crate::coordinator::transactions::{
-    Answer, Producer, Request, TopicPartition, TransactionVersion, TransactionalId,
-};
+use crate::coordinator::transactions::{Producer, TopicPartition, TransactionalId};
 use crate::format::batch::{BatchHeader, RecordBatch};
 use crate::log::{AppendError, Appended};
 use crate::shard::Partition;
@@ -57,20 +55,14 @@ impl Vouched {
         if wanted.partitions.is_empty() {
             return Ok(Vouched::default());
         }
-        let config = &node.shared.config.coordinators.transactions;
-        if version < ADDS_FROM && !config.is_verified {
-            return Ok(Vouched { accepted: wanted.partitions, ..Vouched::default() });
-        }
-        let deadline = Instant::now() + Duration::from_millis(config.add_wait_ms_max);
+        let joining = match version {
+            ..ADDS_FROM => Joining::Asking,
+            ADDS_FROM.. => Joining::Writing,
+        };
         let id: TransactionalId = id.as_str().into();
-        loop {
-            let answer = wanted.ask(node, version, &id).await;
-            let is_busy = matches!(answer, Err(ErrorCode::ConcurrentTransactions));
-            if !is_busy || deadline <= Instant::now() {
-                return Ok(wanted.vouched(version, answer));
-            }
-            tokio::time::sleep(Duration::from_millis(config.add_again_after_ms)).await;
-        }
+        let partitions = wanted.partitions.keys().cloned().collect();
+        let answer = members(node, (&id, wanted.producer), &partitions, joining).await;
+        Ok(wanted.vouched(version, &answer))
     }
 
     /// Why a partition may not take its batch.
@@ -128,33 +120,14 @@ impl Wanted {
         Ok(wanted)
     }
 
-    async fn ask(
-        &self,
-        node: &Node,
+    fn vouched(
+        self,
         version: i16,
-        id: &TransactionalId,
-    ) -> Result<BTreeSet<TopicPartition>, ErrorCode> {
-        let partitions: BTreeSet<TopicPartition> = self.partitions.keys().cloned().collect();
-        let (id, producer) = (id.clone(), self.producer);
-        let request = if ADDS_FROM <= version {
-            let (partitions, version) = (partitions.clone(), TransactionVersion::Two);
-            Request::AddPartitions { id: id.clone(), producer, partitions, version }
-        } else {
-            let partitions = partitions.clone();
-            Request::Verify { id: id.clone(), producer, partitions }
-        };
-        match node.ask_transactions(&id, request).await? {
-            Answer::Added => Ok(partitions),
-            Answer::Verified(verified) => Ok(verified),
-            Answer::Refused(refused) => Err(of_transaction(&refused)),
-            other => unreachable!("no answer to this question: {other:?}"),
-        }
-    }
-
-    fn vouched(self, version: i16, answer: Result<BTreeSet<TopicPartition>, ErrorCode>) -> Vouched {
+        answer: &Result<BTreeSet<TopicPartition>, ErrorCode>,
+    ) -> Vouched {
         let mut vouched = Vouched::default();
         for (partition, stood) in self.partitions {
-            let code = match &answer {
+            let code = match answer {
                 Ok(verified) if verified.contains(&partition) => {
                     vouched.accepted.insert(partition, stood);
                     continue;

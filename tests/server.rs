@@ -32,3 +32,5 @@ mod requests;
 mod samples;
 #[path = "server/support/mod.rs"]
 mod support;
+#[path = "server/transactions.rs"]
+mod transactions;

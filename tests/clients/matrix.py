@@ -33,6 +33,8 @@ CLIENTS = {
     "flights": ["flights.py", "--producer", "confluent", "--consumer", "kafka-python"],
     "flights-back": ["flights.py", "--producer", "kafka-python", "--consumer", "confluent"],
     "kills": ["kills.py"],
+    "transactions": ["transactions.py"],
+    "java-transactions": ["java_transactions.py"],
     "takeover": ["kafka_takes_over.py"],
 }
 Cell = namedtuple("Cell", "client engine tier shards")
@@ -45,6 +47,8 @@ QUICK = (
     Cell("flights", "uring", "device", 2),
     Cell("flights-back", "plain-file", "page-cache", 1),
     Cell("kills", "uring", "device", 2),
+    Cell("transactions", "uring", "device", 2),
+    Cell("java-transactions", "plain-file", "page-cache", 2),
     Cell("takeover", "uring", "device", 2),
 )
 CELL_S = 1200
@@ -96,6 +100,8 @@ def client_command(cell, arguments, under_test):
     command += ["--bootstrap", under_test.bootstrap]
     if cell.client == "kills":
         command += ["--midway", under_test.restart_command, "--kills", str(arguments.kills)]
+    if cell.client.endswith("transactions") and cell.engine != "stock":
+        command += ["--midway", under_test.restart_command]
     if cell.client.startswith("flights"):
         command += ["--midway", under_test.restart_command]
         command += ["--at-least-once"] if cell.engine == "stock" else []

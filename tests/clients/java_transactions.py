@@ -131,15 +131,24 @@ def check_hanging(report, client, tools):
     report.equal("and does not count", found[3], [])
 
 
+def values_in(text):
+    """JSON values without anything between them, as the formatter prints them."""
+    decoder = json.JSONDecoder()
+    while text.startswith("{"):
+        value, end = decoder.raw_decode(text)
+        yield value
+        text = text[end:].lstrip()
+
+
 def check_formatter(report, tools):
     status, out, err = tools.run(
         "console-consumer",
         *("--topic", "__transaction_state", "--from-beginning", "--timeout-ms", "10000"),
         *("--formatter", FORMATTER),
     )
-    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    report.check("Kafka's formatter reads __transaction_state", lines, (status, out[-500:], err))
-    versions = {(line["key"]["type"], line["value"]["version"]) for line in lines if line["value"]}
+    records = list(values_in(out))
+    report.check("Kafka's formatter reads __transaction_state", records, (status, out[-500:], err))
+    versions = {(it["key"]["type"], it["value"]["version"]) for it in records if it["value"]}
     report.equal("types and versions of the records", versions, {(0, 1)})
 
 

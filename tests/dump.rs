@@ -5,13 +5,15 @@
 //! directory named in `GOLDEN_DIR`. Each case prints a line.
 
 mod support {
-    pub mod golden;
+    pub mod archives;
 }
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
 use clap::Parser;
-use support::golden::Archive;
+use support::archives::Archive;
 use uringlog::cli::dump::{self, args::Dump};
 
 /// What Kafka's tool was asked, and what it said.
@@ -38,6 +40,12 @@ impl Expected {
             complaints: blocks(complaints),
             has_failed: status || complaints.contains("Exception"),
         })
+    }
+
+    /// Kafka's tool opens a time index's offset index, too, makes an empty one where there is none
+    /// (the archive has it for that reason), and fails at it. Ours only reads.
+    fn tripped_over_itself(&self) -> bool {
+        self.complaints.iter().any(|it| it.contains("Invalid max index size: -1"))
     }
 }
 
@@ -84,11 +92,34 @@ fn dumped(root: &Path, arguments: &[String]) -> (String, Vec<String>, bool) {
     (text(out), blocks(&text(complaints)), outcome.is_err())
 }
 
+/// The text files below a folder of the case, by their names.
+fn texts(root: &Path, folder: &str) -> BTreeMap<String, String> {
+    let mut texts = BTreeMap::new();
+    let mut folders = vec![root.join(folder)];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "txt") {
+                let text = fs::read_to_string(&path).expect("text");
+                let name = path.strip_prefix(root).expect("below it");
+                texts.insert(name.display().to_string(), text);
+            }
+        }
+    }
+    texts
+}
+
 fn check(archive: &Archive) -> usize {
     let root = archive.unpack();
     let mut compared = 0;
-    for (name, text) in archive.texts(&root, "dump") {
+    for (name, text) in texts(&root.path(), "dump") {
         let Some(expected) = Expected::parse(&text) else { continue };
+        if expected.tripped_over_itself() {
+            continue;
+        }
         let (out, complaints, has_failed) = dumped(&root.path(), &expected.arguments);
         let place = format!("{}: {name}", archive.name);
         for (number, (ours, kafkas)) in out.lines().zip(expected.out.lines()).enumerate() {

@@ -144,7 +144,8 @@ fn several_rolls_of_one_turn_stay_in_order() {
     assert_eq!(store.read_from(Offset(0)), (0..7).map(|at| (at, at)).collect::<Vec<_>>());
     // The flush of the sealed segments followed.
     assert_eq!(store.log.cursors().recovery_point, Offset(6));
-    assert_eq!(names(fixture.directory.path()).len(), 7 * 3 + 2);
+    // Three files each, a snapshot at each roll, and the two of the partition.
+    assert_eq!(names(fixture.directory.path()).len(), 7 * 3 + 6 + 2);
 }
 
 #[test]

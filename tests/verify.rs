@@ -2,13 +2,13 @@
 //! Kafka left, and every bit that is flipped in them is.
 
 mod support {
-    pub mod golden;
+    pub mod archives;
 }
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::golden::Archive;
+use support::archives::Archive;
 use uringlog::cli::verify::{self, Verdict, VerifyOptions};
 
 fn verify(directory: &Path) -> (Verdict, String) {
@@ -55,6 +55,13 @@ fn nothing_is_found_where_kafka_left_it() {
     assert!(40 < seen, "only {seen} directories");
 }
 
+/// Kafka's dump tool makes an empty offset index where there is none; the archives have them.
+fn remove_what_the_tool_made(directory: &Path) {
+    for index in files(directory, &["index"], |bytes| bytes == 0) {
+        fs::remove_file(index).expect("removable");
+    }
+}
+
 /// What was done to them by hand, and is still there before Kafka has started on them.
 #[test]
 fn damage_is_found() {
@@ -75,6 +82,7 @@ fn damage_is_found() {
         let archive = archives(|it| it == name).pop().expect("an archive of that name");
         let root = archive.unpack();
         let first = directories(&root.path()).into_iter().next().expect("the damaged one");
+        remove_what_the_tool_made(&first);
         let (verdict, said) = verify(&first);
         assert_eq!(verdict, Verdict::Findings, "{name}: {said}");
         assert!(said.contains(what), "{name}: {said}");
@@ -93,7 +101,7 @@ impl Numbers {
     }
 }
 
-fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+fn files(directory: &Path, extensions: &[&str], has_size: impl Fn(u64) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for partition in fs::read_dir(directory).expect("readable") {
         let partition = partition.expect("an entry").path();
@@ -103,8 +111,8 @@ fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
         for file in fs::read_dir(&partition).expect("readable") {
             let file = file.expect("an entry").path();
             let extension = file.extension().unwrap_or_default().to_string_lossy().into_owned();
-            let is_empty = fs::metadata(&file).expect("it is there").len() == 0;
-            if extensions.contains(&extension.as_str()) && !is_empty {
+            let bytes = fs::metadata(&file).expect("it is there").len();
+            if extensions.contains(&extension.as_str()) && has_size(bytes) {
                 found.push(file);
             }
         }
@@ -126,7 +134,7 @@ fn every_flipped_bit_is_found() {
         let mut numbers =
             Numbers(0x9e37_79b9_7f4a_7c15 ^ u64::try_from(name.len()).expect("short"));
         for kind in kinds {
-            let files = files(&directory, &[kind]);
+            let files = files(&directory, &[kind], |bytes| bytes != 0);
             for _ in 0..if files.is_empty() { 0 } else { FLIPS } {
                 let file = &files[numbers.next(files.len())];
                 let good = fs::read(file).expect("readable");

@@ -114,8 +114,12 @@ fn best(bytes: &[u8]) -> Reading<'_> {
     if plain.end < sized.end { sized } else { plain }
 }
 
-/// Whether all of the bytes read as records of this layout.
+/// Whether all of the bytes read as records of this layout. Zeros do, too, and are what a broker
+/// preallocates.
 pub fn is_flat(bytes: &[u8]) -> bool {
+    if bytes.iter().all(|it| *it == 0) {
+        return false;
+    }
     let reading = best(bytes);
     reading.error.is_none() && !reading.records.is_empty()
 }
@@ -225,6 +229,7 @@ mod tests {
     fn a_torn_record_is_told_of_and_another_format_refused() {
         let bytes = [flat(0, b"k", b"v", false), vec![1, 2, 3]].concat();
         assert!(!is_flat(&bytes));
+        assert!(!is_flat(&[0; 320]));
         assert!(printed(&bytes).contains("the 3 bytes from position 30 on"), "{}", printed(&bytes));
         let mut out = Vec::new();
         let error = print(Path::new("f.log"), &[0xff; 40], &mut out).expect_err("not flat");

@@ -10,16 +10,18 @@ use uringlog::broker::config::{ServerConfig, TopicConfigs};
 use uringlog::disk::plain::PlainDisk;
 use uringlog::disk::{Disk, Plan};
 use uringlog::format::batch::RecordBatch;
+use uringlog::format::checkpoint;
 use uringlog::format::record::RecordsIter;
 use uringlog::log::producers::Marker;
 use uringlog::log::{AppendError, LogConfig, LogSpec, Opening, PartitionLog};
-use uringlog::units::{LeaderEpoch, Offset, Timestamp, TopicId};
+use uringlog::units::{LeaderEpoch, Offset, Timestamp};
 
-use super::timeline::{Event, History};
+use super::timeline::{Copied, Event, History};
 
-const FILES_MAX: usize = 1_000;
+pub const FILES_MAX: usize = 1_000;
+const EPOCHS: &str = "leader-epoch-checkpoint";
 /// A clean stop and start raise the leader epoch by so much: the stop fences the broker.
-const EPOCHS_PER_RESTART: i32 = 2;
+pub const EPOCHS_PER_RESTART: i32 = 2;
 
 /// What came of a history.
 #[derive(Default, Debug)]
@@ -34,9 +36,12 @@ struct Replay {
     spec: LogSpec,
     configs: BTreeMap<String, String>,
     recovery_point: Offset,
+    log_start: Option<Offset>,
     is_clean: bool,
     is_running: bool,
     folder: PathBuf,
+    /// Epochs of producers as data has shown them.
+    producers: BTreeMap<i64, i16>,
     _directory: tempfile::TempDir,
 }
 
@@ -48,18 +53,24 @@ pub fn repeat(history: History) -> Outcome {
         match event {
             Event::Append(batch) => replay.append(batch, at, &mut outcome),
             Event::Configure(configs) => replay.configure(configs, at),
-            Event::Retain => {
+            Event::Retain if replay.is_running => {
                 replay.log.retain(at);
+                replay.settle(at);
+            }
+            Event::Retain => {}
+            Event::DeleteRecords(to) => {
+                let to = Offset::from_wire(to).unwrap_or(replay.log.cursors().high_watermark);
+                // Of two that come out of order the lower one changes nothing.
+                replay.log.advance_log_start(to).expect("below the high watermark");
                 replay.settle(at);
             }
             Event::Stop => replay.stop(at),
             Event::Kill => replay.kill(),
             Event::Start => replay.start(at),
-            Event::Snapshot(directory) => {
+            Event::Snapshot(copied) => {
                 replay.settle(at);
-                let kafkas = directory.join(&replay.folder);
-                if kafkas.is_dir() {
-                    replay.compare(&kafkas, &mut outcome);
+                if copied.path.join(&replay.folder).is_dir() {
+                    replay.compare(&copied, &mut outcome);
                 }
             }
         }
@@ -67,7 +78,8 @@ pub fn repeat(history: History) -> Outcome {
     outcome
 }
 
-fn resolve(configs: &BTreeMap<String, String>) -> LogConfig {
+/// A topic's settings, in the page cache's tier; what is unknown here is left out.
+pub fn resolve(configs: &BTreeMap<String, String>) -> LogConfig {
     let server = ServerConfig::defaults();
     let topics = TopicConfigs::new(&server);
     let known = configs.iter().filter(|(name, value)| {
@@ -89,7 +101,7 @@ impl Replay {
         let spec = LogSpec {
             number: 1,
             directory: path,
-            topic_id: TopicId([7; 16]),
+            topic_id: history.topic_id,
             config: resolve(&history.configs),
             leader_epoch: LeaderEpoch(0),
             jitter_seed: 0,
@@ -101,9 +113,11 @@ impl Replay {
             spec,
             configs: history.configs.clone(),
             recovery_point: Offset(0),
+            log_start: None,
             is_clean: true,
             is_running: true,
             folder,
+            producers: BTreeMap::new(),
             _directory: directory,
         };
         replay.run(plan, history.created);
@@ -126,8 +140,10 @@ impl Replay {
 
     fn append(&mut self, batch: RecordBatch, now: Timestamp, outcome: &mut Outcome) {
         let about = format!("{}: {:?}", self.folder.display(), batch.header());
-        let appended = match marker(&batch) {
-            Some(marker) => self.log.append_marker(&marker, now).map(drop),
+        let stamp = batch.header().max_timestamp;
+        let header = *batch.header();
+        let appended = match marker(&batch, self.producers.get(&header.producer_id.0)) {
+            Some(marker) => self.log.append_marker(&marker, stamp).map(drop),
             None => match self.log.append_verified(batch, now) {
                 Ok(appended) if appended.duplicate => {
                     outcome.differences.push(format!("{about}: taken for a duplicate"));
@@ -136,6 +152,7 @@ impl Replay {
                 other => other.map(drop),
             },
         };
+        self.producers.insert(header.producer_id.0, header.producer_epoch.0);
         if let Err(error) = appended {
             let error: AppendError = error;
             outcome.differences.push(format!("{about}: {error}"));
@@ -153,13 +170,19 @@ impl Replay {
     fn stop(&mut self, now: Timestamp) {
         let plan = self.log.close(now);
         self.run(plan, now);
-        self.recovery_point = self.log.cursors().recovery_point;
+        self.checkpoint();
         (self.is_clean, self.is_running) = (true, false);
+    }
+
+    fn checkpoint(&mut self) {
+        let cursors = self.log.cursors();
+        self.recovery_point = cursors.recovery_point;
+        self.log_start = self.log.needs_log_start_checkpoint().then_some(cursors.log_start);
     }
 
     /// What the page cache has survives; the broker's checkpoint is as old as its last roll.
     fn kill(&mut self) {
-        self.recovery_point = self.log.cursors().recovery_point;
+        self.checkpoint();
         self.disk = PlainDisk::new(FILES_MAX, None);
         (self.is_clean, self.is_running) = (false, false);
     }
@@ -171,7 +194,7 @@ impl Replay {
         let how = Opening {
             clean: self.is_clean,
             recovery_point: Some(self.recovery_point),
-            log_start: None,
+            log_start: self.log_start,
             leader_epoch_bump: false,
         };
         self.spec.leader_epoch.0 += EPOCHS_PER_RESTART;
@@ -184,43 +207,113 @@ impl Replay {
         self.settle(now);
     }
 
-    /// Every file, byte for byte; `partition.metadata` has another id.
-    fn compare(&self, kafkas: &Path, outcome: &mut Outcome) {
-        let (ours, theirs) = (files(&self.spec.directory), files(kafkas));
-        let place = kafkas.display();
-        for (name, bytes) in &theirs {
-            outcome.files += 1;
-            match ours.get(name) {
-                None => outcome.differences.push(format!("{place}/{name}: not there")),
-                Some(found) if found != bytes => {
-                    let at = found.iter().zip(bytes).position(|(a, b)| a != b);
-                    outcome.differences.push(format!(
-                        "{place}/{name}: {} bytes, Kafka's {}; they part at {at:?}",
-                        found.len(),
-                        bytes.len()
-                    ));
-                }
-                Some(_) => {}
-            }
+    /// Every file, byte for byte.
+    fn compare(&self, copied: &Copied, outcome: &mut Outcome) {
+        let kafkas = copied.path.join(&self.folder);
+        outcome.files += files(&kafkas).len();
+        let ours = files(&self.spec.directory);
+        outcome.differences.extend(differences(&ours, &kafkas, copied.is_stopped));
+        self.compare_checkpoints(copied, outcome);
+    }
+
+    /// The lines about this partition in the files of the root, after a stop in order.
+    fn compare_checkpoints(&self, copied: &Copied, outcome: &mut Outcome) {
+        if !copied.is_stopped {
+            return;
         }
-        for name in ours.keys().filter(|name| !theirs.contains_key(*name)) {
-            outcome.differences.push(format!("{place}/{name}: Kafka has no such file"));
+        let cursors = self.log.cursors();
+        for (name, ours) in [
+            ("recovery-point-offset-checkpoint", Some(cursors.recovery_point)),
+            ("replication-offset-checkpoint", Some(cursors.high_watermark)),
+            (
+                "log-start-offset-checkpoint",
+                self.log.needs_log_start_checkpoint().then_some(cursors.log_start),
+            ),
+        ] {
+            let Ok(bytes) = fs::read(copied.path.join(name)) else { continue };
+            let lines = checkpoint::parse_offsets(&bytes).expect("Kafka's");
+            let line = lines.iter().find(|it| {
+                self.folder.as_os_str() == format!("{}-{}", it.topic, it.partition.0).as_str()
+            });
+            outcome.files += 1;
+            if line.map(|it| it.offset) != ours {
+                outcome.differences.push(format!(
+                    "{}/{name}: Kafka has {line:?}, we {ours:?} for {}",
+                    copied.path.display(),
+                    self.folder.display()
+                ));
+            }
         }
     }
 }
 
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+/// What is different in Kafka's folder; a broker that `is_stopped` is done with it.
+pub fn differences(
+    ours: &BTreeMap<String, Vec<u8>>,
+    kafkas: &Path,
+    is_stopped: bool,
+) -> Vec<String> {
+    let theirs = files(kafkas);
+    let place = kafkas.display();
+    let mut found = Vec::new();
+    for (name, bytes) in &theirs {
+        match ours.get(name) {
+            None if is_of_the_tool(name, bytes, &theirs) => {}
+            None if was_asked_for(name, bytes, &theirs) => {}
+            None => found.push(format!("{place}/{name}: not there")),
+            Some(our) if our == bytes => {}
+            // Copied before the partition had its leader again.
+            Some(our) if name == EPOCHS && begins(our, bytes) && !is_stopped => {}
+            Some(our) => {
+                let at = our.iter().zip(bytes).position(|(a, b)| a != b);
+                found.push(format!(
+                    "{place}/{name}: {} bytes, Kafka's {}; they part at {at:?}",
+                    our.len(),
+                    bytes.len()
+                ));
+            }
+        }
+    }
+    let more = ours.keys().filter(|name| !theirs.contains_key(*name));
+    found.extend(more.map(|name| format!("{place}/{name}: Kafka has no such file")));
+    found
+}
+
+/// Kafka's dump tool makes the offset index of a time index that it is given; the archives have it.
+fn is_of_the_tool(name: &str, bytes: &[u8], files: &BTreeMap<String, Vec<u8>>) -> bool {
+    let base = name.strip_suffix(".index");
+    bytes.is_empty() && base.is_some_and(|it| files.contains_key(&format!("{it}.timeindex")))
+}
+
+/// A client that asks for the largest timestamp makes Kafka open the offset index of an empty
+/// segment; none asks here.
+fn was_asked_for(name: &str, bytes: &[u8], files: &BTreeMap<String, Vec<u8>>) -> bool {
+    let Some(base) = name.strip_suffix(".index") else { return false };
+    let has_no_record = files.get(&format!("{base}.log")).is_some_and(Vec::is_empty);
+    has_no_record && bytes.iter().all(|it| *it == 0)
+}
+
+/// Whether the epochs of `ours` go on from those of `theirs`.
+fn begins(ours: &[u8], theirs: &[u8]) -> bool {
+    let parse = |bytes: &[u8]| checkpoint::parse_epochs(bytes).expect("a checkpoint of epochs");
+    let (ours, theirs) = (parse(ours), parse(theirs));
+    theirs.len() + 1 == ours.len() && ours.starts_with(&theirs)
+}
+
+/// All files of a folder.
+pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).expect("a folder");
     let files = entries.map(|entry| {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         (name, fs::read(&path).expect("readable"))
     });
-    files.filter(|(name, _)| name != "partition.metadata").collect()
+    files.collect()
 }
 
-/// What a transaction coordinator asked for, if the batch is its marker.
-fn marker(batch: &RecordBatch) -> Option<Marker> {
+/// What a transaction coordinator asked for, if the batch is its marker. A producer's epoch that
+/// the marker raises says that the transaction was of version 2.
+fn marker(batch: &RecordBatch, epoch: Option<&i16>) -> Option<Marker> {
     let header = batch.header();
     if !header.is_control() {
         return None;
@@ -230,8 +323,7 @@ fn marker(batch: &RecordBatch) -> Option<Marker> {
     Some(Marker {
         producer_id: header.producer_id,
         epoch: header.producer_epoch,
-        // Kafka 4.3 has transaction version 2.
-        raises_epoch: true,
+        raises_epoch: epoch.is_some_and(|it| *it < header.producer_epoch.0),
         coordinator_epoch: i32::from_be_bytes(*value.get(2..)?.first_chunk()?),
         commits: key.get(3) == Some(&1),
     })

@@ -9,8 +9,9 @@ use bytes::BytesMut;
 use uringlog::format::batch::{BatchHeader, RecordBatch};
 use uringlog::format::codec;
 use uringlog::format::names::{FileKind, SegmentFile, Suffix};
+use uringlog::format::partition_metadata;
 use uringlog::format::record::RecordsIter;
-use uringlog::units::{ByteCount, Offset, Timestamp};
+use uringlog::units::{ByteCount, Offset, Timestamp, TopicId};
 
 /// A partition of a case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -20,6 +21,11 @@ pub struct Place {
 }
 
 impl Place {
+    fn parse(folder: &str) -> Option<Place> {
+        let (topic, partition) = folder.rsplit_once('-')?;
+        Some(Place { topic: topic.to_owned(), partition: partition.parse().ok()? })
+    }
+
     pub fn folder(&self) -> String {
         format!("{}-{}", self.topic, self.partition)
     }
@@ -31,17 +37,28 @@ pub enum Event {
     Append(RecordBatch),
     Configure(BTreeMap<String, String>),
     Retain,
+    /// DeleteRecords; -1 is the high watermark.
+    DeleteRecords(i64),
     Stop,
     Kill,
     Start,
-    /// A copy of the folder was taken: the name of the log directory.
-    Snapshot(PathBuf),
+    /// A copy of the folder was taken.
+    Snapshot(Copied),
+}
+
+/// A copy of the log directory.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    pub path: PathBuf,
+    /// Whether its broker had stopped in order.
+    pub is_stopped: bool,
 }
 
 /// A partition's history.
 #[derive(Debug)]
 pub struct History {
     pub place: Place,
+    pub topic_id: TopicId,
     pub created: Timestamp,
     pub configs: BTreeMap<String, String>,
     pub events: Vec<(Timestamp, Event)>,
@@ -52,10 +69,12 @@ pub struct Timeline {
     root: PathBuf,
     table: toml::Table,
     /// Copies of the log directory, oldest first, with their times.
-    snapshots: Vec<(i64, PathBuf)>,
+    snapshots: Vec<(i64, Copied)>,
     /// What the outputs of producers say: when a topic was made, and when an offset came.
     created: BTreeMap<String, i64>,
     acked: BTreeMap<Place, Vec<(u64, i64)>>,
+    /// When configs of topics changed, as the tool that did it says.
+    altered: BTreeMap<String, Vec<i64>>,
 }
 
 impl Timeline {
@@ -68,12 +87,17 @@ impl Timeline {
             snapshots: Vec::new(),
             created: BTreeMap::new(),
             acked: BTreeMap::new(),
+            altered: BTreeMap::new(),
         };
         let tables = timeline.list("snapshot").chain(timeline.list("step"));
-        let snapshots = tables.filter_map(|it| Some((text_of(it, "dir")?, number(it, "at_ms")?)));
-        let mut snapshots: Vec<(i64, PathBuf)> =
-            snapshots.map(|(dir, at)| (at, root.join(dir))).collect();
-        snapshots.sort();
+        let mut snapshots: Vec<(i64, Copied)> = tables
+            .filter_map(|it| {
+                let path = root.join(text_of(it, "dir")?);
+                let is_stopped = text_of(it, "broker").as_deref() == Some("stopped");
+                Some((number(it, "at_ms")?, Copied { path, is_stopped }))
+            })
+            .collect();
+        snapshots.sort_by_key(|it| it.0);
         timeline.snapshots = snapshots;
         timeline.read_outputs();
         timeline
@@ -100,6 +124,9 @@ impl Timeline {
             "snapshot",
             "retention_pass",
             "tool",
+            "delete_records",
+            "partitions",
+            "delete_topic",
         ];
         let kinds = self.list("step").filter_map(|it| text_of(it, "kind"));
         let cleans = self.list("clean").map(|_| "clean".to_owned());
@@ -108,6 +135,16 @@ impl Timeline {
         unknown.sort();
         unknown.dedup();
         unknown
+    }
+
+    /// When the broker started on a damaged directory, and when it stopped after that.
+    pub fn start_and_stop(&self) -> (Timestamp, Timestamp) {
+        let at = |kind: &str| {
+            let is_it = |it: &&toml::Table| text_of(it, "kind").as_deref() == Some(kind);
+            self.list("step").find(is_it).and_then(|it| number(it, "at_ms"))
+        };
+        let start = at("start").expect("a start");
+        (Timestamp(start), Timestamp(at("stop").unwrap_or(start)))
     }
 
     fn read_outputs(&mut self) {
@@ -124,15 +161,15 @@ impl Timeline {
                     }
                     ["now", _, at] => now = at.parse().ok(),
                     ["acked", folder, range, ..] => {
-                        let (topic, partition) = folder.rsplit_once('-').expect("topic-partition");
-                        let place = Place {
-                            topic: topic.to_owned(),
-                            partition: partition.parse().expect("a number"),
-                        };
+                        let place = Place::parse(folder).expect("topic-partition");
                         let last = range.rsplit("..").next().expect("a range");
                         let last = last.parse().expect("an offset");
                         let at = now.expect("a step has times");
                         self.acked.entry(place).or_default().push((last, at));
+                    }
+                    ["altered", "topic", topic, "at", at] => {
+                        let at = at.parse().expect("a time");
+                        self.altered.entry(topic.to_owned()).or_default().push(at);
                     }
                     _ => {}
                 }
@@ -156,57 +193,109 @@ impl Timeline {
 
     /// The histories of all partitions.
     pub fn histories(&self) -> Vec<History> {
-        let mut histories = Vec::new();
-        for place in self.places() {
-            let (configs, created) = self.topic(&place.topic);
-            let mut events: Vec<(i64, u8, Event)> = Vec::new();
-            for batch in self.batches(&place) {
-                let at = self.time_of(&place, &batch);
-                events.push((at, 1, Event::Append(sent(batch))));
-            }
-            for step in self.list("step") {
-                let Some(at) = number(step, "at_ms") else { continue };
-                let is_ours = text_of(step, "topic").is_none_or(|it| it == place.topic);
-                match text_of(step, "kind").as_deref() {
-                    Some("start") => events.push((at, 0, Event::Start)),
-                    Some("stop") => events.push((at, 2, Event::Stop)),
-                    Some("kill") => events.push((at, 2, Event::Kill)),
-                    Some("config" | "alter-config") if is_ours => {
-                        events.push((at, 0, Event::Configure(settings(step))));
-                    }
-                    Some("retention_pass") => {
-                        let name = format!("pass_ms_{}", place.topic.replace('-', "_"));
-                        if let Some(at) = number(step, &name) {
-                            events.push((at, 2, Event::Retain));
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            for (at, directory) in &self.snapshots {
-                events.push((*at, 3, Event::Snapshot(directory.clone())));
-            }
-            // The first start is before the topic was made.
-            events.retain(|(at, _, event)| !matches!(event, Event::Start) || created < *at);
-            events.sort_by_key(|(at, order, _)| (*at, *order));
-            let events = events.into_iter().map(|(at, _, event)| (Timestamp(at), event)).collect();
-            histories.push(History { place, created: Timestamp(created), configs, events });
+        self.places().into_iter().map(|place| self.history(place)).collect()
+    }
+
+    fn history(&self, place: Place) -> History {
+        let (configs, created) = self.topic(&place.topic);
+        let mut events: Vec<(i64, u8, Event)> = Vec::new();
+        let mut newest = i64::MIN;
+        let gone = self.raised(&place, "segment deletion");
+        for batch in self.batches(&place) {
+            // What is behind another batch in the log came after it, and what retention deleted
+            // was there before that.
+            let last = batch.header().last_offset().expect("Kafka's").to_wire();
+            let until = gone.iter().find(|(_, to)| last < *to).map_or(i64::MAX, |it| it.0 - 1);
+            newest = newest.max(self.time_of(&place, &batch)).min(until);
+            events.push((newest, 1, Event::Append(sent(batch))));
         }
-        histories
+        events.extend(self.steps(&place));
+        events.extend(self.passes(&place, created).into_iter().map(|at| (at, 2, Event::Retain)));
+        for (at, to) in self.raised(&place, "client delete records request") {
+            events.push((at, 2, Event::DeleteRecords(to)));
+        }
+        for (at, copied) in &self.snapshots {
+            events.push((*at, 4, Event::Snapshot(copied.clone())));
+        }
+        // The first start is before the topic was made.
+        events.retain(|(at, _, event)| !matches!(event, Event::Start) || created < *at);
+        events.sort_by_key(|(at, order, _)| (*at, *order));
+        let events = events.into_iter().map(|(at, _, event)| (Timestamp(at), event)).collect();
+        let topic_id = self.topic_id(&place);
+        History { place, topic_id, created: Timestamp(created), configs, events }
+    }
+
+    fn topic_id(&self, place: &Place) -> TopicId {
+        let mut files = self.snapshots.iter().filter_map(|(_, copied)| {
+            fs::read(copied.path.join(place.folder()).join(partition_metadata::FILE_NAME)).ok()
+        });
+        let bytes = files.next().expect("a copy of the folder has the file");
+        partition_metadata::parse(&bytes).expect("Kafka's")
+    }
+
+    fn steps(&self, place: &Place) -> Vec<(i64, u8, Event)> {
+        let mut events = Vec::new();
+        let mut altered = 0;
+        for step in self.list("step") {
+            let Some(at) = number(step, "at_ms") else { continue };
+            let is_ours = text_of(step, "topic").is_none_or(|it| it == place.topic);
+            match text_of(step, "kind").as_deref() {
+                Some("start") => events.push((at, 0, Event::Start)),
+                Some("stop") => events.push((at, 3, Event::Stop)),
+                Some("kill") => events.push((at, 3, Event::Kill)),
+                Some("config" | "alter-config") if is_ours => {
+                    let told = self.altered.get(&place.topic).and_then(|it| it.get(altered));
+                    altered += 1;
+                    let at = told.copied().unwrap_or(at);
+                    events.push((at, 0, Event::Configure(settings(step))));
+                }
+                _ => {}
+            }
+        }
+        events
+    }
+
+    /// When retention looked at the partition: brokers that were told to look often did so at the
+    /// time that their log says, and every so many milliseconds before and after.
+    fn passes(&self, place: &Place, created: i64) -> Vec<i64> {
+        let broker = self.table.get("broker").and_then(toml::Value::as_table);
+        let every = broker.and_then(|it| it.get("log.retention.check.interval.ms"));
+        let every = every.and_then(|it| it.as_str().map_or(it.as_integer(), |it| it.parse().ok()));
+        let Some(every) = every.filter(|it| (1..=60_000).contains(it)) else { return Vec::new() };
+        let name = format!("pass_ms_{}", place.topic.replace('-', "_"));
+        let known = self.list("step").find_map(|it| number(it, &name)).unwrap_or(created + every);
+        let first = known - (known - created) / every * every;
+        let last = self.snapshots.last().map_or(created, |it| it.0);
+        let step = usize::try_from(every).expect("positive");
+        let told = self.raised(place, "segment deletion").into_iter().map(|it| it.0);
+        (first..last).step_by(step).filter(|at| created < *at).chain(told).collect()
+    }
+
+    /// When the log start rose and where to, for this reason, by the broker's log.
+    fn raised(&self, place: &Place, why: &str) -> Vec<(i64, i64)> {
+        const WHAT: &str = "Incremented log start offset to ";
+        let path = self.root.join("dump/broker-log.txt");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let about = format!("partition={},", place.folder());
+        let lines = text.lines().filter(|line| line.contains(&about));
+        lines
+            .filter_map(|line| {
+                let (offset, reason) = line.split_once(WHAT)?.1.split_once(" due to ")?;
+                let offset = offset.parse().expect("an offset");
+                reason.starts_with(why).then(|| (logged_at(line), offset))
+            })
+            .collect()
     }
 
     fn places(&self) -> Vec<Place> {
         let mut places = Vec::new();
-        for (_, directory) in &self.snapshots {
-            let Ok(entries) = fs::read_dir(directory) else { continue };
+        for (_, copied) in &self.snapshots {
+            let Ok(entries) = fs::read_dir(&copied.path) else { continue };
             for entry in entries {
                 let path = entry.expect("an entry").path();
                 let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-                let Some((topic, partition)) = name.rsplit_once('-') else { continue };
-                let Ok(partition) = partition.parse() else { continue };
-                if path.is_dir() && topic != "__cluster_metadata" {
-                    places.push(Place { topic: topic.to_owned(), partition });
-                }
+                let place = Place::parse(&name).filter(|_| path.is_dir());
+                places.extend(place.filter(|it| it.topic != "__cluster_metadata"));
             }
         }
         places.sort();
@@ -238,8 +327,8 @@ impl Timeline {
     /// Every batch that was ever seen, by the oldest copy that has it: later ones may be compacted.
     fn batches(&self, place: &Place) -> Vec<RecordBatch> {
         let mut batches: BTreeMap<i64, (i64, RecordBatch)> = BTreeMap::new();
-        for (_, directory) in &self.snapshots {
-            let folder = directory.join(place.folder());
+        for (_, copied) in &self.snapshots {
+            let folder = copied.path.join(place.folder());
             let Ok(entries) = fs::read_dir(&folder) else { continue };
             for entry in entries {
                 let path = entry.expect("an entry").path();
@@ -282,23 +371,29 @@ impl Timeline {
     }
 }
 
-/// A batch as its producer sent it: offsets taken off. When no record has the time that the header
-/// says, it was sent with the LogAppendTime flag, which the broker took off, believing the header.
+/// A batch as its producer sent it: offsets and stamp taken off. When no record has the time that
+/// the header says, it was sent with the LogAppendTime flag, which the broker took off, believing
+/// the header.
 fn sent(mut batch: RecordBatch) -> RecordBatch {
+    let is_stamped = batch.header().is_log_append_time();
+    let stored = *batch.header();
+    if is_stamped {
+        batch.set_max_timestamp(false, stored.max_timestamp);
+    }
     let header = *batch.header();
     let codec = header.codec().expect("Kafka's");
     let payload = codec::decompress(codec, batch.payload(), ByteCount(1 << 30)).expect("Kafka's");
     let records = RecordsIter::new(&header, &payload).map_while(Result::ok);
     let newest = records.map(|it| it.timestamp).max();
-    let is_flagged = !header.is_log_append_time()
-        && !header.is_control()
-        && newest.is_some_and(|it| it != header.max_timestamp);
-    let epoch = header.leader_epoch;
     drop(payload);
-    if is_flagged {
-        batch.set_max_timestamp(true, header.max_timestamp);
+    if let Some(newest) = newest.filter(|it| *it != stored.max_timestamp) {
+        if is_stamped {
+            batch.set_max_timestamp(false, newest);
+        } else if !header.is_control() {
+            batch.set_max_timestamp(true, stored.max_timestamp);
+        }
     }
-    batch.assign(Offset(0), epoch);
+    batch.assign(Offset(0), stored.leader_epoch);
     batch
 }
 
@@ -316,6 +411,20 @@ fn settings(table: &toml::Table) -> BTreeMap<String, String> {
         settings.insert(name.to_owned(), value.to_owned());
     }
     settings
+}
+
+/// When a line of the broker's log was written, in milliseconds; its clock is UTC:
+/// `[2026-11-29 22:18:29,648] ...`.
+fn logged_at(line: &str) -> i64 {
+    let digits: String = line.chars().take(24).filter(char::is_ascii_digit).collect();
+    let number = |from: usize, to: usize| digits[from..to].parse::<i64>().expect("digits");
+    let (year, month, day) = (number(0, 4), number(4, 6), number(6, 8));
+    // Days since 1970, with years that begin in March, so that the odd day is the last.
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
+    let days = days - 719_469;
+    let seconds = ((days * 24 + number(8, 10)) * 60 + number(10, 12)) * 60 + number(12, 14);
+    seconds * 1_000 + number(14, 17)
 }
 
 fn text_of(table: &toml::Table, name: &str) -> Option<String> {

@@ -7,7 +7,8 @@ use std::path::Path;
 use super::items::Item;
 use super::{DumpError, Printer};
 use crate::cli::log_file::LogFileError;
-use crate::format::{aborted, producer_snapshot};
+use crate::format::aborted;
+use crate::format::producer_snapshot::{self, SnapshotError};
 
 /// Prints the producers of a snapshot; one that is damaged is told of, and no failure.
 ///
@@ -23,7 +24,25 @@ pub fn dump_snapshot(
         Ok(entries) => entries.iter().try_for_each(|it| printer.print(&Item::Producer(it))),
         Err(error) => {
             printer.out.flush()?;
-            Ok(writeln!(complaints, "Snapshot file '{}' is corrupted: {error}", path.display())?)
+            Ok(writeln!(complaints, "{}", complaint(path, &error))?)
+        }
+    }
+}
+
+/// As Kafka says it where it says anything: without the file's name, which has just been printed.
+/// Of a file that is too short it shows a Java exception.
+fn complaint(path: &Path, error: &SnapshotError) -> String {
+    match error {
+        SnapshotError::Crc { stored, computed } => format!(
+            "Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: \
+             {computed}"
+        ),
+        SnapshotError::Version(version) => format!(
+            "Snapshot failed schema validation: Snapshot contained an unknown file version \
+             {version}"
+        ),
+        SnapshotError::Count { .. } | SnapshotError::Bytes(_) => {
+            format!("Snapshot file '{}' is corrupted: {error}", path.display())
         }
     }
 }

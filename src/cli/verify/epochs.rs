@@ -8,19 +8,25 @@ use crate::format::checkpoint::{self, EpochStart};
 
 /// Changes of the epoch from batch to batch of a segment.
 #[derive(Debug, Default)]
-pub struct Changes(Vec<(i32, i64)>);
+pub struct Changes(Vec<Change>);
+
+/// Batches one after the other that have the same epoch.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    epoch: i32,
+    /// Base offset of the first.
+    base: i64,
+    /// Last offset of the last; compaction may have left nothing for some way behind it.
+    last: i64,
+}
 
 impl Changes {
-    /// A batch goes by.
-    pub fn note(&mut self, epoch: i32, base: i64) {
-        if self.0.last().is_none_or(|last| last.0 != epoch) {
-            self.0.push((epoch, base));
+    /// A batch goes by, with these offsets.
+    pub fn note(&mut self, epoch: i32, base: i64, last: i64) {
+        match self.0.last_mut() {
+            Some(change) if change.epoch == epoch => change.last = last,
+            _ => self.0.push(Change { epoch, base, last }),
         }
-    }
-
-    /// Epochs and the base offsets of the first batches that have them.
-    pub fn iter(&self) -> impl Iterator<Item = (i32, i64)> {
-        self.0.iter().copied()
     }
 }
 
@@ -51,15 +57,14 @@ pub fn read(path: &Path, findings: &mut Vec<Finding>) -> Vec<EpochStart> {
 
 /// Batches must carry the epoch that the file says for their offset. A file that says nothing of an
 /// offset can't be held against it: Kafka forgets epochs that ended before the log start.
-pub fn check(log: &Path, changes: &Changes, entries: &[EpochStart], end: i64) -> Vec<Finding> {
+pub fn check(log: &Path, changes: &Changes, entries: &[EpochStart]) -> Vec<Finding> {
     let mut found = Limited::new(log);
-    for (number, (epoch, base)) in changes.iter().enumerate() {
-        let until = changes.0.get(number + 1).map_or(end, |next| next.1);
+    for &Change { epoch, base, last } in &changes.0 {
         let told = |offset: i64| {
             let entry = entries.iter().rev().find(|it| it.start.to_wire() <= offset);
             entry.map(|it| it.epoch.0)
         };
-        for offset in [base, until - 1] {
+        for offset in [base, last] {
             if let Some(expected) = told(offset).filter(|it| 0 <= epoch && *it != epoch) {
                 found.damage(
                     None,

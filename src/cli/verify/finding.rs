@@ -106,6 +106,11 @@ impl Limited {
         Limited { path: path.to_owned(), findings: Vec::new(), more: 0 }
     }
 
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Something is wrong at a position.
     pub fn damage(&mut self, position: impl Into<Option<u64>>, what: impl ToString) {
         if self.findings.len() < FINDINGS_MAX {

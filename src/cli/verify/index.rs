@@ -157,6 +157,7 @@ impl Indexes {
     /// Entries that are left name nothing, once the last batch has gone by.
     pub fn finish(self, log_bytes: u64) -> Vec<Finding> {
         let mut findings = Vec::new();
+        findings.extend(self.emptied());
         if let Some(mut offsets) = self.offsets {
             while let Some(entry) = offsets.take(|_| true) {
                 let at = u64_of((offsets.next - 1) * OFFSET_ENTRY_BYTES);
@@ -176,6 +177,18 @@ impl Indexes {
             findings.extend(times.found.into_findings());
         }
         findings
+    }
+
+    /// An entry of the time index comes with one of the offset index, but for those of a roll or a
+    /// stop. Without any, somebody may have emptied the file; it is whole all the same.
+    fn emptied(&self) -> Option<Finding> {
+        let (offsets, times) = (self.offsets.as_ref()?, self.times.as_ref()?);
+        let count = times.entries.len();
+        (offsets.entries.is_empty() && 1 < count).then(|| {
+            Finding::note(offsets.found.path(), format!(
+                "no entry, where the time index has {count}: reads scan the segment from its start"
+            ))
+        })
     }
 
     /// Which of the two files are there.

@@ -152,9 +152,7 @@ impl Partition {
         let entries = epochs::read(&self.path.join(EPOCHS), findings);
         for segment in &self.segments {
             if let Some(walked) = &segment.walked {
-                let found =
-                    epochs::check(&segment.paths.log, &walked.epochs, &entries, segment.end());
-                findings.extend(found);
+                findings.extend(epochs::check(&segment.paths.log, &walked.epochs, &entries));
             }
         }
         let open = self.check_snapshots(findings);

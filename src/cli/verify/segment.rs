@@ -147,7 +147,7 @@ impl Walk<'_> {
             );
             self.found.damage(found.at, what);
         }
-        self.walked.epochs.note(header.leader_epoch.0, header.base_offset);
+        self.walked.epochs.note(header.leader_epoch.0, header.base_offset, last);
         let max_timestamp = header.max_timestamp.0;
         self.indexes.pass(Passing { at: found.at, last_offset: last, max_timestamp });
         if let Some(codec) = codec.filter(|_| is_valid) {

@@ -1,5 +1,5 @@
-//! Records that Kafka keeps in its internal topics, read by field lists instead of by a struct each:
-//! whoever wants to show such a record, or only one field of it, needs no more.
+//! Records that Kafka keeps in its internal topics, read by field lists instead of by a struct
+//! each: whoever wants to show such a record, or only one field of it, needs no more.
 //!
 //! The lists are text files beside this module. A record begins with what it is, its number, its
 //! name, the versions that exist and those with the flexible encoding; its fields follow, indented,

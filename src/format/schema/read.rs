@@ -106,8 +106,9 @@ impl Encoding {
                 Some(length) => self.items(item, length, reader)?,
                 None => null(is_nullable)?,
             },
-            // A struct that may be null says first whether it is there.
-            Kind::Struct(_) if is_nullable && reader.i8()? < 0 => Value::Null,
+            // A struct that may be null says first whether it is there: 1, or -1 in line and 0
+            // under a tag.
+            Kind::Struct(_) if is_nullable && reader.i8()? <= 0 => Value::Null,
             Kind::Struct(fields) => self.fields(fields, reader)?,
         };
         Ok(value)

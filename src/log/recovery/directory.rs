@@ -34,6 +34,12 @@ pub(super) struct Directory {
 }
 
 impl Directory {
+    /// Lengths of the `.txnindex` files, by base.
+    pub fn txn_indexes(&self) -> BTreeMap<Offset, ByteCount> {
+        let segments = self.segments.iter();
+        segments.filter_map(|(base, seen)| Some((*base, seen.txn_index_bytes?))).collect()
+    }
+
     /// Lists and tidies. Everything it does can be done again.
     pub fn tidy(
         files: &mut Files<'_>,

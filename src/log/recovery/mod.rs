@@ -31,7 +31,7 @@ mod segments;
 
 mod walk;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 pub use report::{Damage, Gap, OpenError, RecoveryReport, Truncated};
 
@@ -48,7 +48,7 @@ use crate::format::partition_metadata;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
 use directory::Directory;
 use files::Files;
-use producers::{Rebuild, RebuiltProducers, Span};
+use producers::{Rebuild, Span};
 use segments::{Examination, Examined, QUARANTINE_SUFFIX};
 use walk::Rebuilt;
 
@@ -182,14 +182,8 @@ impl Recovery {
         check_topic_id(files, &directory, self.spec.topic_id)?;
         let on_disk = read_epochs(files, &directory)?;
         report.epochs_rebuilt = on_disk.is_none();
-        let mut rebuilt =
-            Rebuilt { epochs: on_disk.clone().unwrap_or_default(), ..Rebuilt::default() };
-        let snapshots = directory.snapshots.clone();
-        let aborted_bytes: BTreeMap<Offset, ByteCount> = directory
-            .segments
-            .iter()
-            .filter_map(|(base, seen)| Some((*base, seen.txn_index_bytes?)))
-            .collect();
+        let mut rebuilt = Rebuilt { epochs: on_disk.clone().unwrap_or_default() };
+        let (snapshots, aborted_bytes) = (directory.snapshots.clone(), directory.txn_indexes());
         let mut examined = self.examine(files, directory, &mut report, &mut rebuilt)?;
         let wanted = self.how.log_start.unwrap_or(Offset(0));
         let (base, found, log_end) = match examined.last.take() {
@@ -213,21 +207,12 @@ impl Recovery {
             now: self.now,
             expiration_ms: self.spec.config.producer_expiration_ms,
         };
-        let RebuiltProducers { mut producers, snapshots, aborted, aborted_files } =
-            rebuild.run(snapshots, &aborted_bytes)?;
-        producers.replicated(log_end);
-        let extras = |base: &Offset| Extras {
-            snapshot: snapshots.contains(base),
-            txn_index: aborted_files.contains_key(base),
-        };
+        let known = rebuild.run(snapshots, &aborted_bytes)?;
         for segment in &mut examined.sealed {
-            segment.extras = extras(&segment.base);
+            segment.extras = known.extras(segment.base);
         }
-        let found = Found {
-            extras: extras(&base),
-            aborted_bytes: aborted_files.get(&base).map_or(0, |it| it.0),
-            ..found
-        };
+        let aborted_bytes = known.aborted_files.get(&base).map_or(0, |it| it.0);
+        let found = Found { extras: known.extras(base), aborted_bytes, ..found };
         let active = self.open_active(files, base, found)?;
         if !self.how.clean || !report.is_uneventful() {
             files.sync_directory()?;
@@ -245,9 +230,9 @@ impl Recovery {
             sealed: VecDeque::from(examined.sealed),
             active,
             end,
-            producers,
-            aborted,
-            snapshot: snapshots.last().copied(),
+            producers: known.producers,
+            aborted: known.aborted,
+            snapshot: known.snapshots.last().copied(),
             epochs: rebuilt.epochs,
             files: files.count,
             now: self.now,

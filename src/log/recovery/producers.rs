@@ -15,7 +15,7 @@ use crate::disk::Step;
 use crate::format::names::{FileKind, SegmentFile};
 use crate::format::{aborted, producer_snapshot};
 use crate::log::producers::{Ended, Producers};
-use crate::log::segment::{SealedSegment, snapshot_steps};
+use crate::log::segment::{Extras, SealedSegment, snapshot_steps};
 use crate::units::{ByteCount, Offset, Position, Timestamp, byte_count};
 
 /// A longer file is no snapshot: it has room for sixteen times as many producers as are remembered.
@@ -57,6 +57,16 @@ pub(super) struct RebuiltProducers {
     pub aborted: Vec<Ended>,
     /// Lengths of the `.txnindex` files, by base.
     pub aborted_files: BTreeMap<Offset, ByteCount>,
+}
+
+impl RebuiltProducers {
+    /// What else the segment with this base has.
+    pub fn extras(&self, base: Offset) -> Extras {
+        Extras {
+            snapshot: self.snapshots.contains(&base),
+            txn_index: self.aborted_files.contains_key(&base),
+        }
+    }
 }
 
 impl Rebuild<'_, '_> {
@@ -110,6 +120,7 @@ impl Rebuild<'_, '_> {
             write(self.files, &producers, end)?;
             snapshots.insert(end);
         }
+        producers.replicated(end);
         Ok(RebuiltProducers { producers, snapshots, aborted, aborted_files })
     }
 

@@ -1,6 +1,5 @@
 //! Archives of directories that Apache Kafka wrote: tar in zstd, a folder of the case's name.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -43,26 +42,6 @@ impl Archive {
         decoder.window_log_max(27).expect("a larger window than usual");
         tar::Archive::new(decoder).unpack(directory.path()).expect("a whole archive");
         Unpacked { directory, name: self.name.clone() }
-    }
-
-    /// The text files below a folder of the case, by their names.
-    pub fn texts(&self, root: &Unpacked, folder: &str) -> BTreeMap<String, String> {
-        let mut texts = BTreeMap::new();
-        let mut folders = vec![root.path().join(folder)];
-        while let Some(folder) = folders.pop() {
-            let Ok(entries) = fs::read_dir(&folder) else { continue };
-            for entry in entries {
-                let path = entry.expect("an entry").path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|it| it == "txt") {
-                    let text = fs::read_to_string(&path).expect("text");
-                    let name = path.strip_prefix(root.path()).expect("below it");
-                    texts.insert(name.display().to_string(), text);
-                }
-            }
-        }
-        texts
     }
 }
 

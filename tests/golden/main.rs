@@ -1,0 +1,149 @@
+//! Histories of partitions that Apache Kafka 4.3.1 wrote, repeated: every file of the folder is
+//! compared byte for byte at every copy that was taken; and directories that were damaged, opened.
+//!
+//! `tests/golden/kafka` has an archive for each case: what a single broker left, unpacked by what
+//! its `case.toml` says, copies of its log directory at several moments, and what its own dump tool
+//! printed of them. Further archives of the same form are taken from the directory named in
+//! `GOLDEN_DIR`. Each case prints a line.
+
+#[path = "../support/archives.rs"]
+mod archives;
+mod driver;
+mod timeline;
+mod unclean;
+
+use archives::Archive;
+use driver::repeat;
+use timeline::Timeline;
+use unclean::Recovered;
+
+#[test]
+fn histories_leave_the_files_that_kafka_left() {
+    let (mut repeated, mut failed) = (0, Vec::new());
+    for archive in Archive::all() {
+        if archive.name.starts_with("unclean-") {
+            continue;
+        }
+        let root = archive.unpack();
+        let timeline = Timeline::read(&root.path());
+        let unknown = timeline.unknown_steps();
+        if !unknown.is_empty() {
+            println!("{}: not repeated, it has {}", archive.name, unknown.join(", "));
+            continue;
+        }
+        let (mut files, mut differences) = (0, Vec::new());
+        for history in timeline.histories() {
+            let outcome = repeat(history);
+            files += outcome.files;
+            differences.extend(outcome.differences);
+        }
+        println!("{}: {files} files compared, {} differ", archive.name, differences.len());
+        repeated += 1;
+        if !differences.is_empty() {
+            failed.push(format!("{}:\n  {}", archive.name, differences.join("\n  ")));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    assert!(10 <= repeated, "only {repeated} cases were repeated");
+}
+
+/// Where a damaged directory becomes another one here than under Kafka: it loses or hides good data
+/// there, and keeps it here. Nothing else may differ.
+struct Better {
+    /// The case's letter.
+    variant: &'static str,
+    kafka: &'static str,
+    ours: &'static str,
+    /// Whether what is here is what is said.
+    holds: fn(&Recovered) -> bool,
+}
+
+const BETTER: &[Better] = &[
+    Better {
+        variant: "c",
+        kafka: "cuts the active segment off at the damaged batch",
+        ours: "moves the damaged batch to a .quarantine file and keeps those behind it",
+        holds: |it| is_quarantined(it) && it.report.is_lossy(),
+    },
+    Better {
+        variant: "e2",
+        kafka: "does not notice a sealed segment's broken time index",
+        ours: "rebuilds it",
+        holds: |it| differ_only_in(it, &[".timeindex"]),
+    },
+    Better {
+        variant: "h2",
+        kafka: "completes a swap whose indexes are empty and leaves them so",
+        ours: "completes it and rebuilds them",
+        holds: |it| differ_only_in(it, &[".index", ".timeindex"]),
+    },
+    Better {
+        variant: "j2",
+        kafka: "ends with status 1: the recovery point's file has a wrong version",
+        ours: "recovers all segments, as without the file",
+        holds: |it| !it.kafka_started && !it.report.is_lossy(),
+    },
+    Better {
+        variant: "k3",
+        kafka: "cuts a sealed segment at its damaged batch and deletes all later ones",
+        ours: "moves the damaged batch to a .quarantine file and keeps everything behind it",
+        holds: |it| is_quarantined(it) && it.report.is_lossy(),
+    },
+    Better {
+        variant: "l",
+        kafka: "trusts a clean stop, and hides the active segment behind its torn last batch",
+        ours: "cuts the torn batch off and shows the rest",
+        holds: |it| differ_only_in(it, &[".index", ".log", ".snapshot", "leader-epoch-checkpoint"]),
+    },
+    Better {
+        variant: "m3",
+        kafka: "takes missing snapshots after a clean stop for no producers",
+        ours: "rebuilds the producers from the log",
+        holds: |it| differ_only_in(it, &[".snapshot"]),
+    },
+    Better {
+        variant: "n",
+        kafka: "rebuilds the leader epochs from the segments that it recovers",
+        ours: "rebuilds them from all segments",
+        holds: |it| differ_only_in(it, &["leader-epoch-checkpoint"]),
+    },
+];
+
+fn is_quarantined(recovered: &Recovered) -> bool {
+    recovered.files.keys().any(|name| name.ends_with(".quarantine"))
+}
+
+fn differ_only_in(recovered: &Recovered, files: &[&str]) -> bool {
+    let name = |difference: &str| difference.split(": ").next().unwrap_or_default().to_owned();
+    let mut names = recovered.differences.iter().map(|it| name(it));
+    !recovered.differences.is_empty()
+        && names.all(|name| files.iter().any(|file| name.ends_with(file)))
+}
+
+#[test]
+fn damaged_directories_become_what_kafka_makes_of_them_or_better() {
+    let (mut seen, mut failed) = (0, Vec::new());
+    for archive in Archive::all() {
+        let Some(variant) = archive.name.strip_prefix("unclean-") else { continue };
+        let variant = variant.split('-').next().unwrap_or_default();
+        let root = archive.unpack();
+        let recovered = unclean::recover(&root.path());
+        let is_right = match BETTER.iter().find(|it| it.variant == variant) {
+            Some(better) => {
+                println!("{}: Kafka {}; here it {}", archive.name, better.kafka, better.ours);
+                (better.holds)(&recovered)
+            }
+            None => {
+                println!("{}: as Kafka; {}", archive.name, recovered.report);
+                recovered.kafka_started && recovered.differences.is_empty()
+            }
+        };
+        if !is_right {
+            let (report, found) = (&recovered.report, recovered.differences.join("\n  "));
+            failed.push(format!("{}: {report}\n  {found}", archive.name));
+        }
+        seen += 1;
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    assert!(27 <= seen, "only {seen} damaged directories");
+}

@@ -281,7 +281,7 @@ fn open_transactions_time_out_and_unused_ids_expire() {
     assert!(desk.coordinator.timed_out(end).is_empty());
     let late = Timestamp(end.0 + 1);
     let id: TransactionalId = ID.into();
-    assert_eq!(desk.coordinator.timed_out(late), [id.clone()]);
+    assert_eq!(desk.coordinator.timed_out(late), std::slice::from_ref(&id));
     let change = match desk.coordinator.time_out(&id, None, late) {
         Some(Outcome::Change(change)) => change,
         other => panic!("{other:?}"),

@@ -233,7 +233,8 @@ impl Cluster {
         let found = answer.responses.remove(0).partitions.remove(0);
         assert_eq!(found.error_code, 0);
         let aborted = found.aborted_transactions.unwrap_or_default();
-        let aborted: Vec<_> = aborted.iter().map(|it| (it.producer_id.0, it.first_offset)).collect();
+        let aborted: Vec<_> =
+            aborted.iter().map(|it| (it.producer_id.0, it.first_offset)).collect();
         let values = batch::committed(&found.records.unwrap_or_default(), &aborted);
         values.into_iter().map(|it| String::from_utf8(it).expect("text")).collect()
     }

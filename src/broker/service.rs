@@ -15,14 +15,11 @@ use crate::wire::control::{self, Request, TransactionRequest};
 use crate::wire::error::WireError;
 use crate::wire::fetch::FetchRequest;
 use crate::wire::frame::{self, RequestHeader};
-use crate::wire::produce;
 use crate::wire::versions::{self, api as key};
 
 impl Service for Node {
     fn is_pipelined(&self, frame: &[u8]) -> bool {
-        // Batches of a transaction may have to wait for its coordinator.
-        let is_produce = matches!(frame::peek(frame), Some((key::PRODUCE, _)));
-        is_produce && !produce::is_transactional(frame)
+        matches!(frame::peek(frame), Some((key::PRODUCE, _)))
     }
 
     fn call(self: &Rc<Self>, frame: BytesMut, connection: &ConnectionInfo) -> Reply {

@@ -59,24 +59,6 @@ pub struct ProducePartition {
     pub batch: BytesMut,
 }
 
-/// Whether a frame whose size has been cut off, and that is a Produce request, names a
-/// transactional id; so much can be said without taking it apart.
-pub fn is_transactional(frame: &[u8]) -> bool {
-    const CLIENT_ID_AT: usize = 2 * size_of::<i16>() + size_of::<i32>();
-    let Some([_, _, high, low, ..]) = frame.first_chunk::<4>() else { return false };
-    let version = i16::from_be_bytes([*high, *low]);
-    let Some(rest) = frame.get(CLIENT_ID_AT..) else { return false };
-    let Some((length, rest)) = rest.split_first_chunk() else { return false };
-    let length = usize::try_from(i16::from_be_bytes(*length)).unwrap_or(0);
-    match (rest.get(length..), versions::find(api::PRODUCE)) {
-        // Tagged fields of the header, of which there are none as a rule, then a length plus one.
-        (Some([0, 0, ..]), Some(range)) if range.is_flexible(version) => false,
-        (Some([_, _, ..]), Some(range)) if range.is_flexible(version) => true,
-        (Some([high, low, ..]), _) => 0 <= i16::from_be_bytes([*high, *low]),
-        _ => false,
-    }
-}
-
 impl ProduceFrame {
     /// Takes apart the body of a request; see [`super::frame::split`].
     ///

@@ -4,10 +4,11 @@
 #[path = "transactions/client.rs"]
 mod client;
 
-use kafka_protocol::messages::{EndTxnRequest, InitProducerIdRequest};
+use kafka_protocol::messages::{EndTxnRequest, InitProducerIdRequest, ProduceRequest};
 
 use self::client::{Cluster, named};
 use crate::support::batch::transactional;
+use crate::support::client::{only, produce_request};
 use crate::support::process::Launch;
 use crate::support::{ENGINES, wait};
 
@@ -75,6 +76,9 @@ fn before_version_2_partitions_are_added_first_and_the_epoch_stays() {
     let producer = cluster.init("copier", 60_000);
     let added = cluster.add("copier", producer, ("topic", &[0, 1]));
     assert_eq!(added, [0, 0]);
+    assert_eq!(cluster.verify("copier", producer, ("topic", 1)), 0);
+    let old = (producer.0, producer.1 - 1);
+    assert_eq!(cluster.verify("copier", old, ("topic", 1)), PRODUCER_FENCED);
     for partition in 0..2 {
         let batch = transactional(producer, 0, &["first"]);
         assert_eq!(cluster.produce(("copier", PRODUCE_1), ("topic", partition), batch), 0);
@@ -99,6 +103,7 @@ fn batches_outside_of_their_transaction_are_refused() {
     let producer = cluster.init("copier", 60_000);
     let batch = || transactional(producer, 0, &["late"]);
     let place = ("topic", 0);
+    assert_eq!(cluster.verify("copier", producer, place), TRANSACTION_ABORTABLE);
     assert_eq!(cluster.produce(("copier", PRODUCE_1), place, batch()), TRANSACTION_ABORTABLE);
     assert_eq!(cluster.produce(("copier", 10), place, batch()), INVALID_TXN_STATE);
     let strange = transactional((producer.0 + 500, 0), 0, &["of a stranger"]);
@@ -179,6 +184,52 @@ fn transactions_of_dead_clients_are_aborted_after_their_timeout() {
     let code = cluster.end(("dead", END_2), dead, true).expect_err("it is shut out");
     assert!([PRODUCER_FENCED, INVALID_TXN_STATE].contains(&code), "{code}");
     assert_eq!(cluster.committed("topic", 0), [""; 0]);
+}
+
+#[test]
+fn batches_that_follow_one_another_wait_for_the_first_ones_word() {
+    let cluster = started("topic", 1);
+    let mut producer = cluster.init("copier", 60_000);
+    let mut client = cluster.leader("topic", 0);
+    for round in 0..3 {
+        for sequence in 0..5 {
+            let batch = transactional(producer, sequence, &[&format!("{round} {sequence}")]);
+            let request = produce_request("topic", 0, batch.into(), -1);
+            let request = request.with_transactional_id(Some(named("copier")));
+            client.post(&request, PRODUCE_2).expect("it is sent");
+        }
+        for sequence in 0..5 {
+            let answer = client.collect::<ProduceRequest>(PRODUCE_2).expect("it is answered");
+            assert_eq!(only(answer).error_code, 0, "{round} {sequence}");
+        }
+        producer = cluster.end(("copier", END_2), producer, true).expect("it is committed");
+        // The next one may begin while this one is still being ended: the server waits a little.
+        cluster.settled("topic", 0);
+    }
+    let expected = (0..3).flat_map(|round| (0..5).map(move |it| format!("{round} {it}")));
+    assert_eq!(cluster.committed("topic", 0), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn ids_that_nobody_uses_are_forgotten_and_stay_so() {
+    let launch = launch("uring")
+        .set("transactional.id.expiration.ms=300")
+        .set("transaction.remove.expired.transaction.cleanup.interval.ms=50");
+    let cluster = Cluster::new(launch.start());
+    cluster.broker.connect().create("topic", 1, &[]);
+    let (unused, used) = (cluster.init("unused", 60_000), cluster.init("used", 60_000));
+    let batch = transactional(used, 0, &["x"]);
+    assert_eq!(cluster.produce(("used", PRODUCE_2), ("topic", 0), batch), 0);
+    wait::until("the unused id is forgotten", || {
+        cluster.describe("unused").error_code == TRANSACTIONAL_ID_NOT_FOUND
+    });
+    let ended = cluster.end(("unused", END_2), unused, false);
+    assert_eq!(ended, Err(INVALID_PRODUCER_ID_MAPPING));
+    assert_eq!(cluster.describe("used").transaction_state.as_str(), "Ongoing");
+    let cluster = Cluster::new(cluster.broker.kill().start());
+    assert_eq!(cluster.describe("unused").error_code, TRANSACTIONAL_ID_NOT_FOUND);
+    let again = cluster.init("unused", 60_000);
+    assert!(unused.0 < again.0 && again.1 == 0, "{unused:?} {again:?}");
 }
 
 #[test]

@@ -9,8 +9,9 @@
 //! - Internal topics are INVALID_TOPIC_EXCEPTION to all but the client that calls itself
 //!   `__admin_client`, as in Kafka (`ReplicaManager#appendRecordsToLeader`).
 //! - zstd needs version 7, or it is error 76.
-//! - Batches of a transaction go by `vouch`; such a request is a barrier on its connection, since
-//!   those behind it must not be appended before it. Without a transactional id they are error 53.
+//! - Batches of a transaction go by `vouch`: the first one for a partition waits for the word of the
+//!   transaction's coordinator, and those behind it on the connection wait with it. Without a
+//!   transactional id they are error 53.
 
 mod vouch;
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use smallvec::SmallVec;
 
-use self::vouch::Vouched;
+use self::vouch::{Question, Vouched};
 use crate::broker::api::endpoints;
 use crate::broker::errors::{self, Refusal};
 use crate::broker::node::{Node, NotHere};
@@ -66,16 +67,17 @@ pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
         let refused = refuse_all(frame, ErrorCode::InvalidRequiredAcks);
         return Reply::Later(Box::pin(asked.answer(node, refused)));
     }
-    if frame.transactional_id.is_some() {
-        return Reply::Later(Box::pin(async move {
-            let appended = match Vouched::of(&node, asked.header.version, &frame).await {
-                Ok(vouched) => append(&node, &asked.header, frame, Some(&vouched)),
-                Err(code) => refuse_all(frame, code),
-            };
-            asked.answer(node, appended).await
-        }));
-    }
-    let appended = append(&node, &asked.header, frame, None);
+    let appended = match Question::of(&node, asked.header.version, &frame) {
+        Ok(Some(question)) => {
+            return Reply::Unsettled(Box::pin(async move {
+                let vouched = question.put(&node).await;
+                let appended = append(&node, &asked.header, frame, &vouched);
+                Reply::Later(Box::pin(asked.answer(node, appended)))
+            }));
+        }
+        Ok(None) => append(&node, &asked.header, frame, &Vouched::default()),
+        Err(code) => refuse_all(frame, code),
+    };
     Reply::Later(Box::pin(asked.answer(node, appended)))
 }
 
@@ -137,8 +139,9 @@ fn append(
     node: &Node,
     header: &RequestHeader,
     frame: ProduceFrame,
-    vouched: Option<&Vouched>,
+    vouched: &Vouched,
 ) -> (TopicGroups, Pendings) {
+    let may_be_transactional = frame.transactional_id.is_some();
     let by_admin = header.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
     let mut pendings = Pendings::with_capacity(frame.partitions.len());
     let mut partitions = frame.partitions.into_iter();
@@ -154,6 +157,7 @@ fn append(
             };
             pendings.push(match found {
                 Ok((topic, partition)) => {
+                    let vouched = may_be_transactional.then_some(vouched);
                     let place = Place { topic: &topic.name, index, partition, vouched };
                     place.append(node, header.version, batch)
                 }

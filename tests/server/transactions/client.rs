@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use kafka_protocol::messages::add_offsets_to_txn_request::AddOffsetsToTxnRequest;
 use kafka_protocol::messages::add_partitions_to_txn_request::{
-    AddPartitionsToTxnRequest, AddPartitionsToTxnTopic,
+    AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::describe_producers_response::ProducerState;
@@ -128,6 +128,25 @@ impl Cluster {
             let codes: Vec<i16> = added.iter().map(|it| it.partition_error_code).collect();
             codes.iter().all(|code| !AGAIN.contains(code)).then_some(codes)
         })
+    }
+
+    /// AddPartitionsToTxn 4 of a broker that only asks: the error code.
+    pub fn verify(&self, name: &str, producer: Producer, (topic, partition): (&str, i32)) -> i16 {
+        let topic = AddPartitionsToTxnTopic::default()
+            .with_name(topic_name(topic))
+            .with_partitions(vec![partition]);
+        let transaction = AddPartitionsToTxnTransaction::default()
+            .with_transactional_id(named(name))
+            .with_producer_id(producer.0.into())
+            .with_producer_epoch(producer.1)
+            .with_verify_only(true)
+            .with_topics(vec![topic]);
+        let request = AddPartitionsToTxnRequest::default().with_transactions(vec![transaction]);
+        let mut answer = self.coordinator(name).call(&request, 4);
+        let mut of_transaction = answer.results_by_transaction.remove(0);
+        assert_eq!(of_transaction.transactional_id, named(name));
+        let mut of_topic = of_transaction.topic_results.remove(0);
+        of_topic.results_by_partition.remove(0).partition_error_code
     }
 
     /// EndTxn: the producer that the answer names, or the error code.

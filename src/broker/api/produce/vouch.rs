@@ -36,35 +36,16 @@ pub struct Vouched {
     accepted: BTreeMap<TopicPartition, Option<Offset>>,
 }
 
-/// A partition's question: who produces, and where it stood before.
-struct Wanted {
+/// What the coordinator is asked.
+pub struct Question {
+    id: TransactionalId,
+    version: i16,
     producer: Producer,
+    /// With where the producer stands.
     partitions: BTreeMap<TopicPartition, Option<Offset>>,
 }
 
 impl Vouched {
-    /// Asks for all partitions of a frame that have to.
-    ///
-    /// # Errors
-    /// The code for every partition: batches of a transaction without a transactional id, or of
-    /// more than one producer.
-    pub async fn of(node: &Node, version: i16, frame: &ProduceFrame) -> Result<Vouched, ErrorCode> {
-        let Some(wanted) = Wanted::of(node, frame)? else { return Ok(Vouched::default()) };
-        let id = frame.transactional_id.as_ref();
-        let id = id.ok_or(ErrorCode::TransactionalIdAuthorizationFailed)?;
-        if wanted.partitions.is_empty() {
-            return Ok(Vouched::default());
-        }
-        let joining = match version {
-            ..ADDS_FROM => Joining::Asking,
-            ADDS_FROM.. => Joining::Writing,
-        };
-        let id: TransactionalId = id.as_str().into();
-        let partitions = wanted.partitions.keys().cloned().collect();
-        let answer = members(node, (&id, wanted.producer), &partitions, joining).await;
-        Ok(wanted.vouched(version, &answer))
-    }
-
     /// Why a partition may not take its batch.
     pub fn refusal(&self, partition: &TopicPartition) -> Option<&Refusal> {
         self.refused.get(partition)
@@ -89,42 +70,59 @@ impl Vouched {
     }
 }
 
-impl Wanted {
-    /// The partitions of this shard whose batches go on with no open transaction; `None` when no
-    /// batch belongs to a transaction.
-    fn of(node: &Node, frame: &ProduceFrame) -> Result<Option<Wanted>, ErrorCode> {
-        let mut wanted: Option<Wanted> = None;
+impl Question {
+    /// The partitions of this shard whose batches go on with no open transaction; `None` when
+    /// there is none.
+    ///
+    /// # Errors
+    /// INVALID_PRODUCER_ID_MAPPING for batches of more than one producer.
+    pub fn of(
+        node: &Node,
+        version: i16,
+        frame: &ProduceFrame,
+    ) -> Result<Option<Question>, ErrorCode> {
+        // Such batches are refused one by one.
+        let Some(id) = &frame.transactional_id else { return Ok(None) };
+        let mut producer: Option<Producer> = None;
+        let mut asking = BTreeMap::new();
         let mut partitions = frame.partitions.iter();
         for group in &frame.topics {
             let topic = node.topic(&group.key);
             for sent in partitions.by_ref().take(group.partitions) {
                 let Some(header) = transactional(&sent.batch) else { continue };
-                let producer = Producer { id: header.producer_id, epoch: header.producer_epoch };
-                let wanted =
-                    wanted.get_or_insert_with(|| Wanted { producer, partitions: BTreeMap::new() });
-                if wanted.producer != producer {
+                let its = Producer { id: header.producer_id, epoch: header.producer_epoch };
+                if *producer.get_or_insert(its) != its {
                     return Err(ErrorCode::InvalidProducerIdMapping);
                 }
                 let Ok(topic) = &topic else { continue };
                 let Ok(partition) = node.partition(topic, sent.index) else { continue };
-                let standing = partition.standing(producer.id);
-                if standing.is_some_and(|it| it.is_open && it.epoch == producer.epoch) {
+                let standing = partition.standing(its.id);
+                if standing.is_some_and(|it| it.is_open && it.epoch == its.epoch) {
                     continue;
                 }
                 let number = u32::try_from(sent.index).expect("the partition was found");
                 let partition = PartitionId(number);
                 let name = TopicPartition { topic: topic.name.clone(), partition };
-                wanted.partitions.insert(name, standing.map(|it| it.last_offset));
+                asking.insert(name, standing.map(|it| it.last_offset));
             }
         }
-        Ok(wanted)
+        let producer = producer.filter(|_| !asking.is_empty());
+        let id: TransactionalId = id.as_str().into();
+        Ok(producer.map(|producer| Question { id, version, producer, partitions: asking }))
     }
 
-    fn vouched(
-        self,
-        version: i16,
-        answer: &Result<BTreeSet<TopicPartition>, ErrorCode>,
-    ) -> Vouched {
+    /// Asks.
+    pub async fn put(self, node: &Node) -> Vouched {
+        let joining = match self.version {
+            ..ADDS_FROM => Joining::Asking,
+            ADDS_FROM.. => Joining::Writing,
+        };
+        let partitions = self.partitions.keys().cloned().collect();
+        let answer = members(node, (&self.id, self.producer), &partitions, joining).await;
+        self.vouched(&answer)
+    }
+
+    fn vouched(self, answer: &Result<BTreeSet<TopicPartition>, ErrorCode>) -> Vouched {
         let mut vouched = Vouched::default();
         for (partition, stood) in self.partitions {
             let code = match answer {
@@ -135,7 +133,7 @@ impl Wanted {
                 Ok(_) => ErrorCode::TransactionAbortable,
                 Err(code) => *code,
             };
-            vouched.refused.insert(partition, as_produce(code, version));
+            vouched.refused.insert(partition, as_produce(code, self.version));
         }
         vouched
     }

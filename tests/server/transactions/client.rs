@@ -59,9 +59,12 @@ impl Cluster {
         let request = FindCoordinatorRequest::default()
             .with_key_type(kind)
             .with_coordinator_keys(vec![text(key)]);
-        let found = self.broker.connect().call(&request, 4).coordinators.remove(0);
-        assert_eq!(found.error_code, 0, "the coordinator of {key:?}");
-        Client::open(u16::try_from(found.port).expect("a port"))
+        let mut client = self.broker.connect();
+        let port = wait::for_some("a coordinator", || {
+            let found = client.call(&request, 4).coordinators.remove(0);
+            (!AGAIN.contains(&found.error_code)).then_some(found.port)
+        });
+        Client::open(u16::try_from(port).expect("a port"))
     }
 
     /// A connection to the coordinator of a transactional id.

@@ -75,7 +75,7 @@ impl Replay {
     fn change(&mut self, id: &TransactionalId, to: &Transaction) -> Change {
         let known = self.coordinator.describe(id).ok().cloned();
         let producer = known.as_ref().map(|it| Producer { id: it.producer_id, epoch: it.epoch });
-        let outcome = match to.state {
+        match to.state {
             State::Empty => self.init(id, to),
             State::Ongoing => {
                 let who = (id, producer.expect("it has an id first"));
@@ -95,8 +95,7 @@ impl Replay {
                 self.due.swap_remove(at).complete
             }
             State::Dead => panic!("no record has this state"),
-        };
-        outcome
+        }
     }
 
     fn init(&mut self, id: &TransactionalId, to: &Transaction) -> Change {

@@ -56,6 +56,10 @@ pub mod api {
     pub const DELETE_GROUPS: i16 = 42;
     /// Deletes offsets that a group has committed.
     pub const OFFSET_DELETE: i16 = 47;
+    /// Members of groups whose coordinator assigns.
+    pub const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
+    /// Such groups, their members.
+    pub const CONSUMER_GROUP_DESCRIBE: i16 = 69;
     /// Brokers, controller, cluster id.
     pub const DESCRIBE_CLUSTER: i16 = 60;
 }
@@ -109,6 +113,8 @@ pub const ADVERTISED: &[ApiRange] = &[
     range(api::DELETE_GROUPS, "DeleteGroups", (0, 2), 2),
     range(api::OFFSET_DELETE, "OffsetDelete", (0, 0), NEVER),
     range(api::DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), 0),
+    range(api::CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", (0, 1), 0),
+    range(api::CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", (0, 1), 0),
 ];
 
 /// What is known of an API.

@@ -28,9 +28,9 @@ pub use store::Store;
 use std::sync::Arc;
 
 use crate::broker::config::CoordinatorConfig;
-use crate::broker::image::Topic;
+use crate::broker::image::{Image, Topic};
 use crate::broker::node::Node;
-use crate::coordinator::group::{GroupCoordinator, Request};
+use crate::coordinator::group::{GroupContext, GroupCoordinator, Request, Topics};
 
 /// The coordinators of one shard.
 pub struct Coordinators {
@@ -41,12 +41,16 @@ pub struct Coordinators {
 impl Coordinators {
     /// Coordinators without partitions.
     pub fn new(config: &CoordinatorConfig) -> Coordinators {
-        let groups = Store::new(Kind::Groups, config.groups.clone(), |_, effect| match effect {});
+        let nothing: Arc<dyn Topics> = Arc::new(Image::default());
+        let context = GroupContext { settings: config.groups.clone(), topics: nothing };
+        let groups = Store::new(Kind::Groups, context, |_, effect| match effect {});
         Coordinators { groups }
     }
 
     /// Follows the image that the node shows now.
     pub fn follow(&self, node: &Node) {
+        let settings = node.shared.config.coordinators.groups.clone();
+        self.groups.configure(GroupContext { settings, topics: node.image() });
         self.groups.follow(node);
     }
 

@@ -1,10 +1,10 @@
 //! Answers about groups, fitted to every version that is served.
 
 use kafka_protocol::messages::{
-    ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse,
-    DeleteGroupsResponse, DescribeGroupsResponse, HeartbeatResponse, JoinGroupResponse,
-    LeaveGroupResponse, ListGroupsResponse, OffsetCommitResponse, OffsetDeleteResponse,
-    OffsetFetchResponse, SyncGroupResponse,
+    ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse, DeleteGroupsResponse,
+    DescribeGroupsResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
+    ListGroupsResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse,
+    SyncGroupResponse,
 };
 
 use super::StrBytes;

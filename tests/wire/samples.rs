@@ -1,5 +1,8 @@
 //! Values that several of the tests draw.
 
+#[path = "samples/groups.rs"]
+mod groups;
+
 use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -96,7 +99,8 @@ fn sample(key: i16, version: i16) -> (Sample, Option<Request>) {
         }
         api::DESCRIBE_CONFIGS => control!(DescribeConfigs, describe_configs(version)),
         api::DESCRIBE_CLUSTER => control!(DescribeCluster, describe_cluster(version)),
-        other => panic!("API {other} is advertised without a sample"),
+        other => groups::sample(other, version)
+            .unwrap_or_else(|| panic!("API {other} is advertised without a sample")),
     }
 }
 

@@ -35,9 +35,7 @@ pub async fn answer(
             .with_group_id(group)
             .with_authorized_operations(AUTHORIZED_OPERATIONS_NONE);
         groups.push(match ask_named(node, &name, Request::ConsumerDescribe(name.clone())).await {
-            Ok(Answer::ConsumerDescribe(Some(found))) => {
-                describe(described, found, &node.image())
-            }
+            Ok(Answer::ConsumerDescribe(Some(found))) => describe(described, found, &node.image()),
             Ok(Answer::ConsumerDescribe(None)) => described
                 .with_error_code(ErrorCode::GroupIdNotFound.to_wire())
                 .with_error_message(Some(text(&format!("Group {name} is not a consumer group.")))),

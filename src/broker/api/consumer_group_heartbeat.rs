@@ -38,11 +38,7 @@ pub async fn answer(
     }
 }
 
-fn beat(
-    request: ConsumerGroupHeartbeatRequest,
-    version: i16,
-    client: Client,
-) -> ConsumerHeartbeat {
+fn beat(request: ConsumerGroupHeartbeatRequest, version: i16, client: Client) -> ConsumerHeartbeat {
     let owned = request.topic_partitions.map(|topics| {
         let topics = topics.into_iter();
         topics.map(|it| (TopicId(it.topic_id.into_bytes()), it.partitions)).collect()

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::consumer::Partitions;
+use crate::coordinator::group::error::GroupError;
 use crate::format::group_records::{CommittedOffset, ModernMember};
 use crate::units::TopicId;
 

@@ -5,9 +5,7 @@ use std::rc::Rc;
 use crate::coordinator::Ticket;
 use crate::coordinator::group::answer::{Answer, Beat, Joined};
 use crate::coordinator::group::classic::State;
-use crate::coordinator::group::consumer::{
-    ConsumerGroup, Turn, check_heartbeat, is_valid, leaves,
-};
+use crate::coordinator::group::consumer::{ConsumerGroup, Turn, check_heartbeat, is_valid, leaves};
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::machine::{GroupCoordinator, GroupOutput};
 use crate::coordinator::group::request::{ConsumerHeartbeat, Identity, Join, Leave, NewOffset};
@@ -144,8 +142,7 @@ impl GroupCoordinator {
         let consumer = &self.settings.consumer;
         let joined = if consumer.can_upgrade || consumer.can_downgrade {
             let had_others = self.has_consumers(&join.group);
-            let joined =
-                self.consumer_turn(&join.group, now, &mut output, |turn| turn.join(join));
+            let joined = self.consumer_turn(&join.group, now, &mut output, |turn| turn.join(join));
             let joined = joined.expect("the group was looked up");
             if had_others && joined.is_ok() && self.may_become_classic(&join.group, &[]) {
                 self.downgrade(&join.group, &[], (now, &mut output));
@@ -171,8 +168,7 @@ impl GroupCoordinator {
         now: Timestamp,
         out: &mut GroupOutput,
     ) -> Vec<Result<(), GroupError>> {
-        let left =
-            self.consumer_turn(&leave.group, now, out, |turn| turn.leavers(&leave.members));
+        let left = self.consumer_turn(&leave.group, now, out, |turn| turn.leavers(&leave.members));
         let (outcomes, ids) = left.expect("the group was looked up");
         self.take_out(&leave.group, &ids, (now, out));
         outcomes
@@ -244,6 +240,10 @@ impl GroupCoordinator {
             let epoch = id.and_then(|id| member.epoch_of(id, offset.partition));
             epoch.is_some_and(|epoch| epoch <= *generation)
         };
-        if *generation < member.epoch && offsets.iter().all(was_given) { Ok(()) } else { Err(stale) }
+        if *generation < member.epoch && offsets.iter().all(was_given) {
+            Ok(())
+        } else {
+            Err(stale)
+        }
     }
 }

@@ -132,11 +132,7 @@ fn modern(member: &classic::Member, group: &ClassicGroup, topics: &dyn Topics) -
     Some(modern)
 }
 
-fn classic_member(
-    member: &Member,
-    group: &ConsumerGroup,
-    topics: &dyn Topics,
-) -> classic::Member {
+fn classic_member(member: &Member, group: &ConsumerGroup, topics: &dyn Topics) -> classic::Member {
     let said = member.said.classic.clone().expect("all speak the classic protocol");
     let version = said.protocols.first().and_then(|(_, it)| Subscription::decode(it).ok());
     let version = version.map_or(0, |it| it.version);

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::coordinator::group::answer::{Answer, Joined};
-use crate::coordinator::group::consumer;
 use crate::coordinator::group::classic::{ClassicGroup, Timer, Turn, group_record};
+use crate::coordinator::group::consumer;
 use crate::coordinator::group::consumer::{Change, ConsumerGroup, partitions};
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::offsets::Offsets;
@@ -342,8 +342,7 @@ impl Coordinator for GroupCoordinator {
             Request::Join(join) => return self.join(ticket, join, now),
             Request::Sync(sync) if self.consumers.contains_key(sync.identity.group.as_str()) => {
                 let group = sync.identity.group.clone();
-                let synced =
-                    self.consumer_turn(&group, now, &mut output, |turn| turn.sync(&sync));
+                let synced = self.consumer_turn(&group, now, &mut output, |turn| turn.sync(&sync));
                 Answer::Sync(synced.expect("the group is there"))
             }
             Request::Sync(sync) => {

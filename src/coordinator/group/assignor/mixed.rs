@@ -60,12 +60,7 @@ impl Mixed {
             by_share.then(a_takers.cmp(&b_takers)).then(a.cmp(b))
         });
         let members = subscribers.members.len();
-        Mixed {
-            assigned: vec![Partitions::new(); members],
-            sizes: vec![0; members],
-            takers,
-            order,
-        }
+        Mixed { assigned: vec![Partitions::new(); members], sizes: vec![0; members], takers, order }
     }
 
     fn keep(&mut self, subscribers: &Subscribers<'_>) {

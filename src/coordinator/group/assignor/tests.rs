@@ -42,8 +42,11 @@ impl Group {
             })
             .collect();
         let wanted: BTreeSet<u8> = self.members.iter().flat_map(|it| it.1.clone()).collect();
-        let partitions =
-            self.counts.iter().filter(|(id, _)| wanted.contains(id)).map(|(id, n)| (topic(*id), *n));
+        let partitions = self
+            .counts
+            .iter()
+            .filter(|(id, _)| wanted.contains(id))
+            .map(|(id, n)| (topic(*id), *n));
         let are_same = self.members.windows(2).all(|pair| pair[0].1 == pair[1].1);
         let assigned =
             assign(assignor, &Subscribers { partitions: partitions.collect(), members, are_same });

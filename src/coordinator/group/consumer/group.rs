@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::coordinator::Record;
 use crate::coordinator::group::answer::{DescribedConsumer, DescribedConsumerGroup, listed};
 use crate::coordinator::group::consumer::member::without_epochs;
 use crate::coordinator::group::consumer::{Change, Member, Partitions, Standing};
 use crate::coordinator::group::topics::Topics;
-use crate::coordinator::Record;
 use crate::format::group_records::{Key, RegularExpression, TargetEpoch};
 use crate::units::{Timestamp, TopicId};
 
@@ -206,9 +206,7 @@ impl ConsumerGroup {
     pub fn tombstones(&self) -> Vec<Record> {
         let mut records = Vec::new();
         for id in self.members.keys() {
-            for change in
-                [Change::Current(id.clone(), None), Change::Target(id.clone(), None)]
-            {
+            for change in [Change::Current(id.clone(), None), Change::Target(id.clone(), None)] {
                 records.push(change.record(&self.id));
             }
         }

@@ -39,3 +39,20 @@ fn of_topic(name: &str, id: TopicId, partitions: u32) -> i64 {
 fn hash(bytes: &[u8]) -> i64 {
     XxHash3_64::oneshot(bytes).cast_signed()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_kafkas() {
+        // Computed with hash4j 0.22, as Kafka 4.3.1 does.
+        let mut id = [0; 16];
+        (0_u8..).zip(&mut id).for_each(|(number, byte)| *byte = number);
+        let topic = of_topic("flights", TopicId(id), 3);
+        assert_eq!(topic, 1_336_419_739_266_807_705);
+        assert_eq!(hash(&topic.to_le_bytes()), 5_285_571_135_326_525_605);
+        let both = [topic.to_le_bytes(), 5_i64.to_le_bytes()].concat();
+        assert_eq!(hash(&both), -6_648_773_684_189_260_956);
+    }
+}

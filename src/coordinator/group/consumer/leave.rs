@@ -51,10 +51,8 @@ impl Turn<'_> {
         if ids.is_empty() {
             return;
         }
-        let regexes: Vec<String> = ids
-            .iter()
-            .filter_map(|id| self.group.member(id)?.regex().map(str::to_owned))
-            .collect();
+        let regexes: Vec<String> =
+            ids.iter().filter_map(|id| self.group.member(id)?.regex().map(str::to_owned)).collect();
         for id in ids {
             self.stop_timers_of(id);
             self.remove(id);

@@ -145,8 +145,8 @@ fn listed(held: &Held) -> Vec<TopicPartitions> {
 
 /// Without the epochs.
 pub fn without_epochs(held: &Held) -> Partitions {
-    let partitions = held.iter().map(|(topic, partitions)| {
-        (*topic, partitions.keys().copied().collect::<BTreeSet<i32>>())
-    });
+    let partitions = held
+        .iter()
+        .map(|(topic, partitions)| (*topic, partitions.keys().copied().collect::<BTreeSet<i32>>()));
     partitions.collect()
 }

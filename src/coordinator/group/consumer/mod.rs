@@ -42,7 +42,5 @@ pub(super) use regex::is_valid;
 pub(super) use turn::Turn;
 
 /// Partitions by topic; no topic is there without one.
-pub(super) type Partitions = std::collections::BTreeMap<
-    crate::units::TopicId,
-    std::collections::BTreeSet<i32>,
->;
+pub(super) type Partitions =
+    std::collections::BTreeMap<crate::units::TopicId, std::collections::BTreeSet<i32>>;

@@ -73,7 +73,8 @@ impl Turn<'_> {
         let mut members = self.group.members();
         let first = members.next();
         let is_mixed = |it: &super::Member| it.regex().is_some() && !it.said.topics.is_empty();
-        let are_same = first.is_none_or(|first| !is_mixed(first) && members.all(|it| same(first, it)));
+        let are_same =
+            first.is_none_or(|first| !is_mixed(first) && members.all(|it| same(first, it)));
         Subscribers { members: subscribers, partitions: counts, are_same }
     }
 }

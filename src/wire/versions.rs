@@ -189,7 +189,8 @@ mod tests {
             })
             .map(|range| range.name)
             .collect();
-        assert_eq!(ahead, ["ListOffsets", "OffsetCommit", "OffsetFetch"]);
+        // Of OffsetCommit and OffsetFetch 10 it has the answers; see `wire::offsets`.
+        assert_eq!(ahead, ["ListOffsets"]);
     }
 
     #[test]

@@ -8,7 +8,9 @@ use crate::coordinator::group::classic::State;
 use crate::coordinator::group::consumer::{ConsumerGroup, Turn, check_heartbeat, is_valid, leaves};
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::machine::{GroupCoordinator, GroupOutput};
-use crate::coordinator::group::request::{ConsumerHeartbeat, Identity, Join, Leave, NewOffset};
+use crate::coordinator::group::request::{
+    ConsumerHeartbeat, Identity, Join, Leave, NewOffset, Request,
+};
 use crate::format::group_records::TEXT_BYTES_MAX;
 use crate::units::{Timestamp, TopicId};
 
@@ -31,7 +33,48 @@ impl GroupCoordinator {
         Some(outcome)
     }
 
-    pub(super) fn consumer_heartbeat(
+    /// Carries out a request about a group with the consumer protocol; gives others back.
+    pub(super) fn handle_modern(
+        &mut self,
+        ticket: Ticket,
+        request: Request,
+        now: Timestamp,
+    ) -> Result<GroupOutput, Request> {
+        let mut output = GroupOutput::nothing();
+        let out = &mut output;
+        let answer = match request {
+            Request::ConsumerHeartbeat(beat) => {
+                return Ok(self.consumer_heartbeat(ticket, &beat, now));
+            }
+            Request::ConsumerDescribe(group) => {
+                let default = self.settings.consumer.assignors[0].name();
+                let group = self.consumers.get(group.as_str());
+                Answer::ConsumerDescribe(group.map(|it| it.describe(default)))
+            }
+            Request::Sync(sync) if self.is_modern(&sync.identity.group) => {
+                let group = sync.identity.group.as_str();
+                let synced = self.consumer_turn(group, now, out, |turn| turn.sync(&sync));
+                Answer::Sync(synced.expect("the group is there"))
+            }
+            Request::Heartbeat(identity) if self.is_modern(&identity.group) => {
+                let event = |turn: &mut Turn<'_>| turn.classic_heartbeat(&identity);
+                let outcome = self.consumer_turn(&identity.group, now, out, event);
+                Answer::Heartbeat(outcome.expect("the group is there"))
+            }
+            Request::Leave(leave) if self.is_modern(&leave.group) => {
+                Answer::Leave(self.leave_consumers(&leave, now, out))
+            }
+            request => return Err(request),
+        };
+        output.answers.push((ticket, answer));
+        Ok(output)
+    }
+
+    fn is_modern(&self, group: &str) -> bool {
+        self.consumers.contains_key(group)
+    }
+
+    fn consumer_heartbeat(
         &mut self,
         ticket: Ticket,
         beat: &ConsumerHeartbeat,

@@ -337,14 +337,13 @@ impl Coordinator for GroupCoordinator {
     }
 
     fn handle(&mut self, ticket: Ticket, request: Request, now: Timestamp) -> GroupOutput {
+        let request = match self.handle_modern(ticket, request, now) {
+            Ok(output) => return output,
+            Err(request) => request,
+        };
         let mut output = GroupOutput::nothing();
         let answer = match request {
             Request::Join(join) => return self.join(ticket, join, now),
-            Request::Sync(sync) if self.consumers.contains_key(sync.identity.group.as_str()) => {
-                let group = sync.identity.group.clone();
-                let synced = self.consumer_turn(&group, now, &mut output, |turn| turn.sync(&sync));
-                Answer::Sync(synced.expect("the group is there"))
-            }
             Request::Sync(sync) => {
                 let identity = sync.identity.clone();
                 let done: Result<(), GroupError> =
@@ -355,28 +354,10 @@ impl Coordinator for GroupCoordinator {
                 let Err(error) = done else { return output };
                 Answer::Sync(Err(error))
             }
-            Request::Heartbeat(identity)
-                if self.consumers.contains_key(identity.group.as_str()) =>
-            {
-                let event = |turn: &mut consumer::Turn<'_>| turn.classic_heartbeat(&identity);
-                let outcome = self.consumer_turn(&identity.group, now, &mut output, event);
-                Answer::Heartbeat(outcome.expect("the group is there"))
-            }
-            Request::ConsumerHeartbeat(beat) => {
-                return self.consumer_heartbeat(ticket, &beat, now);
-            }
-            Request::ConsumerDescribe(group) => {
-                let default = self.settings.consumer.assignors[0].name();
-                let group = self.consumers.get(group.as_str());
-                Answer::ConsumerDescribe(group.map(|it| it.describe(default)))
-            }
             Request::Heartbeat(identity) => {
                 Answer::Heartbeat(
                     self.of_member(&identity, now, &mut output, |turn| turn.heartbeat(&identity)),
                 )
-            }
-            Request::Leave(leave) if self.consumers.contains_key(leave.group.as_str()) => {
-                Answer::Leave(self.leave_consumers(&leave, now, &mut output))
             }
             Request::Leave(leave) => {
                 let left =
@@ -391,6 +372,9 @@ impl Coordinator for GroupCoordinator {
             Request::EndTransaction(marker) => {
                 output.writes.push(Write::Marker(marker));
                 Answer::Done
+            }
+            Request::ConsumerHeartbeat(_) | Request::ConsumerDescribe(_) => {
+                unreachable!("they were handled above")
             }
             Request::Fetch(fetch) => Answer::Fetch(self.fetch(&fetch)),
             Request::DeleteOffsets(delete) => return self.delete_offsets(ticket, delete),

@@ -38,9 +38,18 @@ pub const TRANSACTION_VERSION: &str = "transaction.version";
 /// The level of Kafka 4.3.
 pub const TRANSACTION_VERSION_LEVEL: i16 = 2;
 
+/// The feature whose level says which protocols groups speak; 1 is the consumer protocol (KIP-848).
+pub const GROUP_VERSION: &str = "group.version";
+
+/// The level of Kafka 4.3.
+pub const GROUP_VERSION_LEVEL: i16 = 1;
+
 /// What a new cluster of Kafka 4.3 has; what is missing is added at the start.
-const FEATURES: [(&str, i16); 2] =
-    [(METADATA_VERSION, METADATA_VERSION_LEVEL), (TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL)];
+const FEATURES: [(&str, i16); 3] = [
+    (METADATA_VERSION, METADATA_VERSION_LEVEL),
+    (TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL),
+    (GROUP_VERSION, GROUP_VERSION_LEVEL),
+];
 
 /// Producer ids that a shard gets at a time (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`).
 pub const PRODUCER_ID_BLOCK: i64 = 1000;

@@ -190,6 +190,15 @@ async fn answer_group(
         Request::OffsetDelete(request) => {
             control::encode(header, api::offset_delete::answer(node, request).await)
         }
+        Request::ConsumerGroupHeartbeat(request) => {
+            let client = api::client(header.client_id.as_ref(), peer);
+            let context = (version, client);
+            let answer = api::consumer_group_heartbeat::answer(node, request, context).await;
+            control::encode(header, answer)
+        }
+        Request::ConsumerGroupDescribe(request) => {
+            control::encode(header, api::consumer_group_describe::answer(node, request).await)
+        }
         _ => unreachable!("the other requests are answered above"),
     }
 }

@@ -130,6 +130,9 @@ pub trait Coordinator: Sized + 'static {
     /// The state of an empty partition.
     fn new(settings: &Self::Settings) -> Self;
 
+    /// Follows a change of what it was made with.
+    fn configure(&mut self, _settings: &Self::Settings) {}
+
     /// Takes one record of the log: while the partition is loaded, and later those of
     /// [`Write::Transactional`].
     ///

@@ -9,13 +9,14 @@ pub use transactions::TransactionRequest;
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse,
-    DeleteGroupsRequest, DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest,
-    DescribeClusterResponse, DescribeConfigsRequest, DescribeConfigsResponse,
-    DescribeGroupsRequest, FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest,
-    InitProducerIdRequest, InitProducerIdResponse, JoinGroupRequest, LeaveGroupRequest,
-    ListGroupsRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse,
-    OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    ApiVersionsRequest, ApiVersionsResponse, ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest, CreateTopicsRequest, CreateTopicsResponse, DeleteGroupsRequest,
+    DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest, DescribeClusterResponse,
+    DescribeConfigsRequest, DescribeConfigsResponse, DescribeGroupsRequest, FindCoordinatorRequest,
+    FindCoordinatorResponse, HeartbeatRequest, InitProducerIdRequest, InitProducerIdResponse,
+    JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, OffsetCommitRequest,
+    OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse, SyncGroupRequest, api_versions_response::ApiVersion,
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
@@ -77,6 +78,10 @@ pub enum Request {
     DeleteGroups(DeleteGroupsRequest),
     /// Offsets of a group to be deleted.
     OffsetDelete(OffsetDeleteRequest),
+    /// A member of a group whose coordinator assigns.
+    ConsumerGroupHeartbeat(ConsumerGroupHeartbeatRequest),
+    /// Such groups, their members.
+    ConsumerGroupDescribe(ConsumerGroupDescribeRequest),
 }
 
 /// Decodes a request's body; see [`super::frame::split`].
@@ -132,6 +137,12 @@ fn decode_group_request(key: i16, version: i16, body: &mut Bytes) -> Result<Requ
         api::LIST_GROUPS => Request::ListGroups(decode_body(key, version, body)?),
         api::DELETE_GROUPS => Request::DeleteGroups(decode_body(key, version, body)?),
         api::OFFSET_DELETE => Request::OffsetDelete(decode_body(key, version, body)?),
+        api::CONSUMER_GROUP_HEARTBEAT => {
+            Request::ConsumerGroupHeartbeat(decode_body(key, version, body)?)
+        }
+        api::CONSUMER_GROUP_DESCRIBE => {
+            Request::ConsumerGroupDescribe(decode_body(key, version, body)?)
+        }
         _ => return Err(WireError::Unsupported { api_key: key, version }),
     })
 }

@@ -1,9 +1,10 @@
 //! Answers about groups, fitted to every version that is served.
 
 use kafka_protocol::messages::{
-    DeleteGroupsResponse, DescribeGroupsResponse, HeartbeatResponse, JoinGroupResponse,
-    LeaveGroupResponse, ListGroupsResponse, OffsetCommitResponse, OffsetDeleteResponse,
-    OffsetFetchResponse, SyncGroupResponse,
+    ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse, DeleteGroupsResponse,
+    DescribeGroupsResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
+    ListGroupsResponse, OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse,
+    SyncGroupResponse,
 };
 
 use super::StrBytes;
@@ -133,4 +134,20 @@ impl Answer for DeleteGroupsResponse {
 
 impl Answer for OffsetDeleteResponse {
     const API: i16 = api::OFFSET_DELETE;
+}
+
+impl Answer for ConsumerGroupHeartbeatResponse {
+    const API: i16 = api::CONSUMER_GROUP_HEARTBEAT;
+}
+
+impl Answer for ConsumerGroupDescribeResponse {
+    const API: i16 = api::CONSUMER_GROUP_DESCRIBE;
+
+    fn fit(&mut self, version: i16) {
+        if version < 1 {
+            // What the field is when nobody says.
+            let members = self.groups.iter_mut().flat_map(|group| &mut group.members);
+            members.for_each(|member| member.member_type = -1);
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Values that several of the tests draw.
 
+#[path = "samples/groups.rs"]
+mod groups;
 #[path = "samples/transactions.rs"]
 mod transactions;
 
@@ -99,7 +101,10 @@ fn sample(key: i16, version: i16) -> (Sample, Option<Request>) {
         }
         api::DESCRIBE_CONFIGS => control!(DescribeConfigs, describe_configs(version)),
         api::DESCRIBE_CLUSTER => control!(DescribeCluster, describe_cluster(version)),
-        other => transactions::sample(other, version),
+        other => match groups::sample(other, version) {
+            Some(sample) => sample,
+            None => transactions::sample(other, version),
+        },
     }
 }
 

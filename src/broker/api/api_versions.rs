@@ -3,7 +3,8 @@
 //!
 //! - A client that names its software wrongly (version 3 on) gets error 42.
 //! - The features are those that this broker knows of Kafka's. `transaction.version` 2 makes Java
-//!   clients speak KIP-890's protocol: Produce 12, EndTxn 5.
+//!   clients speak KIP-890's protocol (Produce 12, EndTxn 5), `group.version` 1 lets clients use the
+//!   consumer protocol.
 
 use kafka_protocol::messages::api_versions_request::ApiVersionsRequest;
 use kafka_protocol::messages::api_versions_response::{
@@ -12,7 +13,8 @@ use kafka_protocol::messages::api_versions_response::{
 
 use crate::broker::api::text;
 use crate::broker::controller::{
-    METADATA_VERSION, METADATA_VERSION_LEVEL, TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL,
+    GROUP_VERSION, GROUP_VERSION_LEVEL, METADATA_VERSION, METADATA_VERSION_LEVEL,
+    TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL,
 };
 use crate::broker::image::Image;
 use crate::wire::control;
@@ -25,9 +27,10 @@ const SOFTWARE_FROM: i16 = 3;
 const METADATA_VERSION_MIN: i16 = 7;
 
 /// Features with their lowest and highest level.
-const SUPPORTED: [(&str, i16, i16); 2] = [
+const SUPPORTED: [(&str, i16, i16); 3] = [
     (METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
     (TRANSACTION_VERSION, 0, TRANSACTION_VERSION_LEVEL),
+    (GROUP_VERSION, 0, GROUP_VERSION_LEVEL),
 ];
 
 /// Answers a request.

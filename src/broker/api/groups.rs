@@ -52,6 +52,13 @@ pub(super) fn code(error: GroupError) -> ErrorCode {
         GroupError::GroupMaxSizeReached => ErrorCode::GroupMaxSizeReached,
         GroupError::FencedInstanceId => ErrorCode::FencedInstanceId,
         GroupError::GroupSubscribedToTopic => ErrorCode::GroupSubscribedToTopic,
+        GroupError::InvalidRequest(_) => ErrorCode::InvalidRequest,
+        GroupError::UnsupportedAssignor => ErrorCode::UnsupportedAssignor,
+        GroupError::FencedMemberEpoch => ErrorCode::FencedMemberEpoch,
+        GroupError::StaleMemberEpoch => ErrorCode::StaleMemberEpoch,
+        GroupError::UnreleasedInstanceId => ErrorCode::UnreleasedInstanceId,
+        GroupError::InvalidRegularExpression => ErrorCode::InvalidRegularExpression,
+        GroupError::UnsupportedVersion => ErrorCode::UnsupportedVersion,
         GroupError::UnstableOffsetCommit => ErrorCode::UnstableOffsetCommit,
     }
 }

@@ -52,6 +52,10 @@ pub mod heartbeat;
 
 pub mod leave_group;
 
+pub mod consumer_group_heartbeat;
+
+pub mod consumer_group_describe;
+
 pub mod offset_commit;
 
 pub mod offset_fetch;

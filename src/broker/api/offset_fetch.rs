@@ -32,6 +32,9 @@ use uuid::Uuid;
 /// First version with a list of groups.
 const GROUPS_FROM: i16 = 8;
 
+/// First version with the member that asks.
+const MEMBERS_FROM: i16 = 9;
+
 /// Answers a request.
 pub async fn answer(node: &Node, request: OffsetFetchRequest, version: i16) -> OffsetFetchResponse {
     node.served().await;
@@ -90,9 +93,13 @@ async fn fetch(
         Some(topics) => Some(Wanted::look_up(&image, topics, version)),
     };
     let offsets = wanted.as_ref().map(Wanted::offsets);
-    let fetch = Fetch { group: name.clone(), wanted: offsets, require_stable };
+    // Version 8 on, where a member id that isn't sent is null.
+    let member = group.member_id.filter(|_| version >= MEMBERS_FROM);
+    let member = member.map(|member| (member.to_string(), group.member_epoch));
+    let fetch = Fetch { group: name.clone(), member, wanted: offsets, require_stable };
     match ask(node, &name, Request::Fetch(fetch)).await {
-        Ok(Answer::Fetch(fetched)) => answer.with_topics(match wanted {
+        Ok(Answer::Fetch(Err(error))) => answer.with_error_code(code(error).to_wire()),
+        Ok(Answer::Fetch(Ok(fetched))) => answer.with_topics(match wanted {
             None => all(&image, fetched, version),
             Some(wanted) => wanted.describe(fetched),
         }),

@@ -60,6 +60,51 @@ pub const COORDINATORS: &[Setting] = &[
         "Most members of one group. Kafka: 2147483647.",
     ),
     of(
+        "group.consumer.session.timeout.ms",
+        Kind::INT_POSITIVE,
+        Some("45000"),
+        "How long a member with the consumer protocol may be silent.",
+    ),
+    of(
+        "group.consumer.heartbeat.interval.ms",
+        Kind::INT_POSITIVE,
+        Some("5000"),
+        "How often it is to say that it is there.",
+    ),
+    of(
+        "group.consumer.max.size",
+        Kind::INT_POSITIVE,
+        Some("10000"),
+        "Most members of one group with the consumer protocol. Kafka: 2147483647.",
+    ),
+    of(
+        "group.consumer.assignors",
+        Kind::AnyOf(&["uniform", "range"]),
+        Some("uniform,range"),
+        "What may compute assignments; the first one does when members prefer none. Kafka: also \
+         names of classes.",
+    ),
+    of(
+        "group.consumer.migration.policy",
+        Kind::OneOf(&["bidirectional", "upgrade", "downgrade", "disabled"]),
+        Some("bidirectional"),
+        "Whether a group with members becomes one with the consumer protocol when a member with \
+         that joins (upgrade), and a classic one when the last such member leaves (downgrade).",
+    ),
+    of(
+        "group.consumer.assignment.interval.ms",
+        Kind::INT_NOT_NEGATIVE,
+        Some("1000"),
+        "Least time between two assignments of a group with the consumer protocol.",
+    ),
+    of(
+        "group.consumer.regex.refresh.interval.ms",
+        Kind::INT_POSITIVE,
+        Some("600000"),
+        "How often it is looked anew for topics that match a subscription, when topics have not \
+         changed.",
+    ),
+    of(
         "uringlog.groups.max",
         Kind::INT_POSITIVE,
         Some("100000"),

@@ -1,7 +1,9 @@
 //! What coordinators are configured with.
 
 use super::Values;
+use crate::broker::config::value::items;
 use crate::coordinator::group::GroupSettings;
+use crate::coordinator::group::settings::{Assignor, ConsumerSettings};
 use crate::units::usize_of;
 
 /// What a batch takes besides its records, generously.
@@ -97,6 +99,28 @@ fn groups(values: &Values<'_>) -> GroupSettings {
         metadata_max: values.int("offset.metadata.max.bytes"),
         retention_ms: values.number("offsets.retention.minutes").saturating_mul(MINUTE_MS),
         retention_check_ms: values.number("offsets.retention.check.interval.ms"),
+        consumer: consumer(values),
         write_bytes_max: usize_of(batch),
+    }
+}
+
+fn consumer(values: &Values<'_>) -> ConsumerSettings {
+    let policy = values.text("group.consumer.migration.policy");
+    let named = items(values.text("group.consumer.assignors"));
+    let assignors = named.map(|it| Assignor::named(it).expect("the value was checked"));
+    let mut assignors: Vec<Assignor> = assignors.collect();
+    if assignors.is_empty() {
+        // As if it were not set: groups can't do without.
+        assignors = vec![Assignor::Uniform, Assignor::Range];
+    }
+    ConsumerSettings {
+        session_timeout_ms: values.int("group.consumer.session.timeout.ms"),
+        heartbeat_interval_ms: values.int("group.consumer.heartbeat.interval.ms"),
+        members_max: usize_of(u64::from(values.count("group.consumer.max.size"))),
+        assignors,
+        assignment_interval_ms: values.int("group.consumer.assignment.interval.ms"),
+        regex_refresh_ms: values.int("group.consumer.regex.refresh.interval.ms"),
+        can_upgrade: matches!(policy, "bidirectional" | "upgrade"),
+        can_downgrade: matches!(policy, "bidirectional" | "downgrade"),
     }
 }

@@ -44,7 +44,7 @@ pub struct Driver<C: Coordinator> {
     name: String,
     id: PartitionId,
     partition: Partition,
-    settings: Rc<C::Settings>,
+    settings: RefCell<Rc<C::Settings>>,
     act: Act<C>,
     state: RefCell<State<C>>,
     /// Requests whose answers have not come out of the state yet.
@@ -74,7 +74,7 @@ impl<C: Coordinator> Driver<C> {
             name,
             id,
             partition,
-            settings,
+            settings: RefCell::new(settings),
             act,
             state: RefCell::new(State::Loading),
             waiting: RefCell::default(),
@@ -94,6 +94,14 @@ impl<C: Coordinator> Driver<C> {
         *self.state.borrow_mut() = State::Ended;
         self.refuse_waiting(ErrorCode::NotCoordinator);
         self.changed.notify_one();
+    }
+
+    /// The coordinator follows a change of its settings, at once or when it is loaded.
+    pub fn configure(&self, settings: &Rc<C::Settings>) {
+        *self.settings.borrow_mut() = settings.clone();
+        if let State::Active(coordinator) = &mut *self.state.borrow_mut() {
+            coordinator.configure(settings);
+        }
     }
 
     /// Puts a request to the coordinator and waits for its answer.
@@ -151,13 +159,16 @@ impl<C: Coordinator> Driver<C> {
     }
 
     async fn load(self: &Rc<Self>) {
-        match load::load::<C>(&self.partition, &self.settings).await {
+        let settings = self.settings.borrow().clone();
+        match load::load::<C>(&self.partition, &settings).await {
             Ok(mut coordinator) => {
                 if matches!(*self.state.borrow(), State::Ended) {
                     return;
                 }
                 tracing::debug!("{} is loaded", self.name);
                 self.due.set(None);
+                // They may have changed meanwhile.
+                coordinator.configure(&self.settings.borrow());
                 let output = coordinator.loaded(now());
                 *self.state.borrow_mut() = State::Active(coordinator);
                 self.carry_out(output);

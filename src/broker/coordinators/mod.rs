@@ -32,9 +32,9 @@ use std::sync::Arc;
 
 use crate::broker::config::CoordinatorConfig;
 use crate::broker::coordinators::transactions::TransactionDesk;
-use crate::broker::image::Topic;
+use crate::broker::image::{Image, Topic};
 use crate::broker::node::Node;
-use crate::coordinator::group::{GroupCoordinator, Request};
+use crate::coordinator::group::{GroupContext, GroupCoordinator, Request, Topics};
 
 /// The coordinators of one shard.
 pub struct Coordinators {
@@ -47,14 +47,18 @@ pub struct Coordinators {
 impl Coordinators {
     /// Coordinators without partitions, for a node that is about to be made.
     pub fn new(node: &Weak<Node>, config: &CoordinatorConfig) -> Coordinators {
+        let nothing: Arc<dyn Topics> = Arc::new(Image::default());
+        let context = GroupContext { settings: config.groups.clone(), topics: nothing };
         Coordinators {
-            groups: Store::new(Kind::Groups, config.groups.clone(), |_, effect| match effect {}),
+            groups: Store::new(Kind::Groups, context, |_, effect| match effect {}),
             transactions: TransactionDesk::new(node.clone(), &config.transactions),
         }
     }
 
     /// Follows the image that the node shows now.
     pub fn follow(&self, node: &Node) {
+        let settings = node.shared.config.coordinators.groups.clone();
+        self.groups.configure(GroupContext { settings, topics: node.image() });
         self.groups.follow(node);
         self.transactions.follow(node);
     }

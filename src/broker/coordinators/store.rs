@@ -16,7 +16,7 @@ use crate::wire::error::ErrorCode;
 /// All coordinators of one kind that this shard has.
 pub struct Store<C: Coordinator> {
     kind: Kind,
-    settings: Rc<C::Settings>,
+    settings: RefCell<Rc<C::Settings>>,
     act: Act<C>,
     drivers: RefCell<BTreeMap<PartitionId, Rc<Driver<C>>>>,
 }
@@ -28,8 +28,15 @@ impl<C: Coordinator> Store<C> {
         settings: C::Settings,
         act: impl Fn(PartitionId, C::Effect) + 'static,
     ) -> Store<C> {
-        let (settings, act) = (Rc::new(settings), Rc::new(act));
+        let (settings, act) = (RefCell::new(Rc::new(settings)), Rc::new(act));
         Store { kind, settings, act, drivers: RefCell::default() }
+    }
+
+    /// All coordinators, those that are to come included, have these settings from now on.
+    pub fn configure(&self, settings: C::Settings) {
+        let settings = Rc::new(settings);
+        self.drivers.borrow().values().for_each(|driver| driver.configure(&settings));
+        *self.settings.borrow_mut() = settings;
     }
 
     /// Follows the image: begins to load partitions of the internal topic that are new on this
@@ -49,7 +56,7 @@ impl<C: Coordinator> Store<C> {
             let Some(partition) = node.open_partition(topic.id, id) else { continue };
             drivers.entry(id).or_insert_with(|| {
                 let name = format!("{}-{id}", topic.name);
-                let settings = self.settings.clone();
+                let settings = self.settings.borrow().clone();
                 let driver =
                     Rc::new(Driver::new((name, id), partition, settings, self.act.clone()));
                 edge::spawn(driver.clone().run());

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 
+use crate::coordinator::group::consumer::Partitions;
 use crate::coordinator::group::error::GroupError;
-use crate::format::group_records::CommittedOffset;
+use crate::format::group_records::{CommittedOffset, ModernMember};
+use crate::units::TopicId;
 
 /// What a group coordinator answers; named after the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,7 +23,11 @@ pub enum Answer {
     /// To EndTransaction and TopicsDeleted: it is done.
     Done,
     /// To Fetch, in the order asked for, or of the names when all were.
-    Fetch(Vec<FetchedOffset>),
+    Fetch(Result<Vec<FetchedOffset>, GroupError>),
+    /// To ConsumerHeartbeat.
+    ConsumerHeartbeat(Result<Beat, GroupError>),
+    /// To ConsumerDescribe; `None` when there is no such group.
+    ConsumerDescribe(Option<DescribedConsumerGroup>),
     /// To DeleteOffsets, partition by partition.
     DeleteOffsets(Result<Vec<Result<(), GroupError>>, GroupError>),
     /// To Describe; `None` when there is no such group.
@@ -162,4 +168,54 @@ pub struct DescribedMember {
     pub metadata: Bytes,
     /// What it has; empty unless the group is stable.
     pub assignment: Bytes,
+}
+
+/// Topics with partitions.
+pub type TopicPartitions = Vec<(TopicId, Vec<i32>)>;
+
+pub(super) fn listed(partitions: &Partitions) -> TopicPartitions {
+    partitions.iter().map(|(topic, it)| (*topic, it.iter().copied().collect())).collect()
+}
+
+/// The answer to a member of a group with the consumer protocol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beat {
+    /// Its id.
+    pub member: String,
+    /// Its epoch.
+    pub epoch: i32,
+    /// How often it is to say that it is there.
+    pub interval_ms: i32,
+    /// What it is to have; `None` when that has not changed.
+    pub assignment: Option<TopicPartitions>,
+}
+
+/// A group with the consumer protocol in full.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DescribedConsumerGroup {
+    /// Kafka's word for its state.
+    pub state: &'static str,
+    /// Its epoch.
+    pub epoch: i32,
+    /// The epoch that its target is of.
+    pub target_epoch: i32,
+    /// The assignor that computes it.
+    pub assignor: String,
+    /// The members.
+    pub members: Vec<DescribedConsumer>,
+}
+
+/// A member of a group with the consumer protocol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DescribedConsumer {
+    /// Its id.
+    pub id: String,
+    /// What it said about itself.
+    pub said: ModernMember,
+    /// The epoch that it has come to.
+    pub epoch: i32,
+    /// What it has, that which it is to give up included.
+    pub assignment: TopicPartitions,
+    /// What it is to have.
+    pub target: TopicPartitions,
 }

@@ -49,6 +49,11 @@ impl GroupCoordinator {
     /// members that isn't known is made by its first commit.
     fn committing(&mut self, commit: &Commit, now: Timestamp) -> Result<Rc<str>, GroupError> {
         let Identity { group, member, instance, generation } = &commit.identity;
+        if let Some(known) = self.consumers.get(group.as_str()) {
+            let offsets = (commit.knows_group_errors, commit.offsets.as_slice());
+            self.check_commit(known, &commit.identity, offsets)?;
+            return Ok(known.id.clone());
+        }
         let Some(known) = self.group(group) else {
             return match (*generation < 0, commit.knows_group_errors) {
                 (true, _) => self.make_group(group, now),
@@ -126,7 +131,7 @@ impl GroupCoordinator {
         now: Timestamp,
     ) -> GroupOutput {
         let refused = |error| GroupOutput::answer(ticket, Answer::Commit(Err(error)));
-        let group = match self.committing_transactional(&commit.identity, now) {
+        let group = match self.committing_transactional(&commit.identity, &commit.offsets, now) {
             Ok(group) => group,
             Err(error) => return refused(error),
         };
@@ -154,9 +159,17 @@ impl GroupCoordinator {
     fn committing_transactional(
         &mut self,
         identity: &Identity,
+        offsets: &[NewOffset],
         now: Timestamp,
     ) -> Result<Rc<str>, GroupError> {
         let Identity { group, member, instance, generation } = identity;
+        if let Some(known) = self.consumers.get(group.as_str()) {
+            let is_anybody = *generation == -1 && member.is_empty() && instance.is_none();
+            if !is_anybody {
+                self.check_commit(known, identity, (true, offsets))?;
+            }
+            return Ok(known.id.clone());
+        }
         let Some(known) = self.group(group) else {
             return match *generation < 0 {
                 true => self.make_group(group, now),
@@ -175,8 +188,27 @@ impl GroupCoordinator {
         Ok(known.id.clone())
     }
 
-    pub(super) fn fetch(&self, fetch: &Fetch) -> Vec<FetchedOffset> {
-        let is_known = self.groups.contains_key(fetch.group.as_str());
+    /// Whether a member of a group with the consumer protocol may ask for offsets, if it says who
+    /// it is (`ConsumerGroup#validateOffsetFetch`).
+    fn check_fetch(&self, fetch: &Fetch) -> Result<(), GroupError> {
+        let Some((member, epoch)) = &fetch.member else { return Ok(()) };
+        let Some(group) = self.consumers.get(fetch.group.as_str()) else { return Ok(()) };
+        let member = group.member(member).ok_or(GroupError::UnknownMemberId)?;
+        match member.epoch == *epoch {
+            true => Ok(()),
+            false if member.is_classic() => Err(GroupError::IllegalGeneration),
+            false => Err(GroupError::StaleMemberEpoch),
+        }
+    }
+
+    pub(super) fn fetch(&self, fetch: &Fetch) -> Result<Vec<FetchedOffset>, GroupError> {
+        self.check_fetch(fetch)?;
+        Ok(self.fetch_allowed(fetch))
+    }
+
+    fn fetch_allowed(&self, fetch: &Fetch) -> Vec<FetchedOffset> {
+        let is_known = self.groups.contains_key(fetch.group.as_str())
+            || self.consumers.contains_key(fetch.group.as_str());
         let is_open = |partition: &Partition| {
             fetch.require_stable && self.offsets.is_open(&fetch.group, partition)
         };
@@ -216,6 +248,9 @@ impl GroupCoordinator {
 
     pub(super) fn delete_offsets(&mut self, ticket: Ticket, delete: DeleteOffsets) -> GroupOutput {
         let refused = |error| GroupOutput::answer(ticket, Answer::DeleteOffsets(Err(error)));
+        if self.consumers.contains_key(delete.group.as_str()) {
+            return self.delete_subscribed(ticket, delete);
+        }
         let Some(group) = self.group(&delete.group) else {
             return refused(GroupError::GroupIdNotFound);
         };
@@ -223,11 +258,16 @@ impl GroupCoordinator {
         if group.state() != State::Empty && !group.is_consumer() {
             return refused(GroupError::NonEmptyGroup);
         }
-        let id = group.id.clone();
+        self.delete_subscribed(ticket, delete)
+    }
+
+    /// Deletes offsets of topics that the group doesn't subscribe to.
+    fn delete_subscribed(&mut self, ticket: Ticket, delete: DeleteOffsets) -> GroupOutput {
+        let id: Rc<str> = delete.group.as_str().into();
         let mut outcomes = Vec::with_capacity(delete.partitions.len());
         let mut partitions = Vec::new();
         for (topic, partition) in delete.partitions {
-            if group.is_subscribed(&topic) {
+            if self.is_subscribed(&id, &topic) {
                 outcomes.push(Err(GroupError::GroupSubscribedToTopic));
                 continue;
             }
@@ -243,6 +283,11 @@ impl GroupCoordinator {
         let mut output = GroupOutput::answer(ticket, Answer::DeleteOffsets(Ok(outcomes)));
         output.write(records);
         output
+    }
+
+    fn is_subscribed(&self, group: &str, topic: &str) -> bool {
+        self.groups.get(group).is_some_and(|it| it.is_subscribed(topic))
+            || self.consumers.get(group).is_some_and(|it| it.is_subscribed(topic))
     }
 
     /// Forgets an offset; the record says so.

@@ -54,6 +54,27 @@ pub enum GroupError {
     /// Offsets of topics that the group consumes stay.
     #[error("the group is subscribed to the topic")]
     GroupSubscribedToTopic,
+    /// A request that makes no sense.
+    #[error("{0}")]
+    InvalidRequest(&'static str),
+    /// No such assignor.
+    #[error("the assignor is not one of group.consumer.assignors")]
+    UnsupportedAssignor,
+    /// The member has to give everything up and join anew.
+    #[error("the member's epoch is not the one that it was given; it must join again")]
+    FencedMemberEpoch,
+    /// The member has to take the newer epoch first.
+    #[error("the member's epoch is not its current one")]
+    StaleMemberEpoch,
+    /// Another member has this name and has not left.
+    #[error("another member has this group.instance.id and has not left")]
+    UnreleasedInstanceId,
+    /// No regular expression.
+    #[error("the regular expression is not valid")]
+    InvalidRegularExpression,
+    /// The request has to have a newer version.
+    #[error("members with the consumer protocol need version 9 of this request")]
+    UnsupportedVersion,
     /// A transaction that is still open has committed this offset.
     #[error("an open transaction has committed the offset")]
     UnstableOffsetCommit,

@@ -3,16 +3,21 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::coordinator::group::answer::{Answer, Joined};
 use crate::coordinator::group::classic::{ClassicGroup, Timer, Turn, group_record};
+use crate::coordinator::group::consumer;
+use crate::coordinator::group::consumer::{Change, ConsumerGroup, partitions};
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::offsets::Offsets;
 use crate::coordinator::group::request::{Identity, Join, Request};
-use crate::coordinator::group::settings::GroupSettings;
+use crate::coordinator::group::settings::{GroupContext, GroupSettings};
+use crate::coordinator::group::topics::Topics;
 use crate::coordinator::{Coordinator, Entry, Origin, Output, ReplayError, Ticket, Timers, Write};
 use crate::format::group_records::{
-    CommittedOffset, GroupMetadata, Key, RecordError, TEXT_BYTES_MAX,
+    CommittedOffset, CurrentAssignment, GroupMetadata, Key, ModernMember, RecordError,
+    RegularExpression, TEXT_BYTES_MAX, TargetEpoch, decode_group, decode_target,
 };
 use crate::units::{ProducerId, Sequence, Timestamp};
 
@@ -23,7 +28,11 @@ pub(super) type GroupOutput = Output<Answer, Infallible>;
 #[derive(Debug)]
 pub struct GroupCoordinator {
     pub(super) settings: GroupSettings,
+    /// Classic groups, and those that are nothing but a name for offsets.
     pub(super) groups: BTreeMap<Rc<str>, ClassicGroup>,
+    /// Groups with the consumer protocol; no name is in both.
+    pub(super) consumers: BTreeMap<Rc<str>, ConsumerGroup>,
+    pub(super) topics: Arc<dyn Topics>,
     pub(super) offsets: Offsets,
     pub(super) timers: Timers<Timer>,
 }
@@ -33,12 +42,17 @@ impl GroupCoordinator {
         self.groups.get(name)
     }
 
+    /// How many groups there are.
+    pub(super) fn count(&self) -> usize {
+        self.groups.len() + self.consumers.len()
+    }
+
     /// A group that is not there yet; without a member it is nothing but a name for offsets.
     ///
     /// # Errors
     /// When there are as many as there may be.
     pub(super) fn make_group(&mut self, name: &str, now: Timestamp) -> Result<Rc<str>, GroupError> {
-        if self.settings.groups_max <= self.groups.len() {
+        if self.settings.groups_max <= self.count() {
             return Err(GroupError::CoordinatorNotAvailable);
         }
         if TEXT_BYTES_MAX < name.len() {
@@ -70,20 +84,41 @@ impl GroupCoordinator {
     }
 
     fn join(&mut self, ticket: Ticket, join: Join, now: Timestamp) -> GroupOutput {
+        if let Err(error) = self.check_join(&join) {
+            let refused = Joined::refused(&join.member, error);
+            return GroupOutput::answer(ticket, Answer::Join(refused));
+        }
+        let mut output = GroupOutput::nothing();
+        match self.consumers.get(join.group.as_str()) {
+            Some(group) if group.is_empty() => {
+                // Its last member is long gone: the name is free for either protocol.
+                let tombstones = group.tombstones();
+                self.consumers.remove(join.group.as_str());
+                self.write_all(&mut output, tombstones);
+            }
+            Some(_) => return self.join_consumer(ticket, &join, now),
+            None => {}
+        }
+        output.append(self.join_classic(ticket, join, now));
+        output
+    }
+
+    fn check_join(&self, join: &Join) -> Result<(), GroupError> {
+        let timeouts = self.settings.session_timeout_min_ms..=self.settings.session_timeout_max_ms;
+        if join.group.is_empty() {
+            return Err(GroupError::InvalidGroupId);
+        }
+        if !timeouts.contains(&join.session_timeout_ms) {
+            return Err(GroupError::InvalidSessionTimeout);
+        }
+        if has_short_texts(join) { Ok(()) } else { Err(GroupError::UnknownServerError) }
+    }
+
+    fn join_classic(&mut self, ticket: Ticket, join: Join, now: Timestamp) -> GroupOutput {
         let refused = |member: &str, error| {
             GroupOutput::answer(ticket, Answer::Join(Joined::refused(member, error)))
         };
-        let timeouts = self.settings.session_timeout_min_ms..=self.settings.session_timeout_max_ms;
         let name = join.group.clone();
-        if name.is_empty() {
-            return refused(&join.member, GroupError::InvalidGroupId);
-        }
-        if !timeouts.contains(&join.session_timeout_ms) {
-            return refused(&join.member, GroupError::InvalidSessionTimeout);
-        }
-        if !has_short_texts(&join) {
-            return refused(&join.member, GroupError::UnknownServerError);
-        }
         let is_new = !self.groups.contains_key(name.as_str());
         if is_new {
             if !join.member.is_empty() {
@@ -150,14 +185,54 @@ impl GroupCoordinator {
                     None => drop(self.groups.remove(&group)),
                 }
             }
-            Key::ModernGroup(_)
-            | Key::PartitionMetadata(_)
-            | Key::Member(..)
-            | Key::TargetEpoch(_)
-            | Key::Target(..)
-            | Key::Current(..)
-            | Key::RegularExpression(..) => {}
+            key => return self.take_consumer_record(key, entry.value),
         }
+        Ok(())
+    }
+
+    fn take_consumer_record(&mut self, key: Key, value: Option<&[u8]>) -> Result<(), RecordError> {
+        let (group, change) = match key {
+            Key::ModernGroup(group) => match value.map(decode_group).transpose()? {
+                Some((epoch, hash)) => (group, Change::Epoch(epoch, hash)),
+                None => {
+                    self.consumers.remove(group.as_str());
+                    return Ok(());
+                }
+            },
+            Key::TargetEpoch(group) => match value.map(TargetEpoch::decode).transpose()? {
+                Some(target) => (group, Change::TargetEpoch(target)),
+                // The group's own tombstone follows.
+                None => return Ok(()),
+            },
+            Key::Member(group, member) => {
+                let said = value.map(ModernMember::decode).transpose()?;
+                (group, Change::Member(member.as_str().into(), said))
+            }
+            Key::Target(group, member) => {
+                let target = value.map(decode_target).transpose()?.map(partitions);
+                (group, Change::Target(member.as_str().into(), target))
+            }
+            Key::Current(group, member) => {
+                let current = value.map(CurrentAssignment::decode).transpose()?;
+                (group, Change::Current(member.as_str().into(), current))
+            }
+            Key::RegularExpression(group, text) => {
+                let resolved = value.map(RegularExpression::decode).transpose()?;
+                (group, Change::Regex(text, resolved))
+            }
+            // What Kafka has not written since 4.1, and what isn't about these groups.
+            Key::PartitionMetadata(_) | Key::Offset { .. } | Key::Group(_) => return Ok(()),
+        };
+        let id: Rc<str> = group.as_str().into();
+        if !self.consumers.contains_key(&id) {
+            if value.is_none() {
+                return Ok(());
+            }
+            // A name for offsets that were read before.
+            self.groups.remove(&id);
+            self.consumers.insert(id.clone(), ConsumerGroup::new(id.clone()));
+        }
+        self.consumers.get_mut(&id).expect("it is there now").apply(change);
         Ok(())
     }
 
@@ -168,7 +243,7 @@ impl GroupCoordinator {
         origin: Origin,
     ) {
         let Some(committed) = committed else { return self.offsets.remove(&group, &partition) };
-        if !self.groups.contains_key(&group) {
+        if !self.groups.contains_key(&group) && !self.consumers.contains_key(&group) {
             let made = ClassicGroup::new(group.clone(), committed.commit_timestamp);
             self.groups.insert(group.clone(), made);
         }
@@ -201,18 +276,24 @@ fn has_short_texts(join: &Join) -> bool {
 impl Coordinator for GroupCoordinator {
     const SEQUENCE: Sequence = Sequence(0);
 
-    type Settings = GroupSettings;
+    type Settings = GroupContext;
     type Request = Request;
     type Answer = Answer;
     type Effect = Infallible;
 
-    fn new(settings: &GroupSettings) -> GroupCoordinator {
+    fn new(context: &GroupContext) -> GroupCoordinator {
         GroupCoordinator {
-            settings: settings.clone(),
+            settings: context.settings.clone(),
             groups: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            topics: context.topics.clone(),
             offsets: Offsets::default(),
             timers: Timers::default(),
         }
+    }
+
+    fn configure(&mut self, context: &GroupContext) {
+        self.topics = context.topics.clone();
     }
 
     fn replay(&mut self, entry: Entry<'_>) -> Result<(), ReplayError> {
@@ -229,16 +310,23 @@ impl Coordinator for GroupCoordinator {
         for id in ids {
             self.turn(&id, now, &mut output, |turn| turn.loaded());
         }
+        let ids: Vec<Rc<str>> = self.consumers.keys().cloned().collect();
+        for id in ids {
+            self.consumer_turn(&id, now, &mut output, |turn| turn.loaded());
+        }
         self.timers.start(Timer::Retention, now, self.settings.retention_check_ms);
         output
     }
 
     fn may_write(request: &Request) -> bool {
         match request {
-            Request::Heartbeat(_) | Request::Fetch(_) | Request::Describe(_) | Request::List => {
-                false
-            }
+            Request::Heartbeat(_)
+            | Request::Fetch(_)
+            | Request::Describe(_)
+            | Request::ConsumerDescribe(_)
+            | Request::List => false,
             Request::Join(_)
+            | Request::ConsumerHeartbeat(_)
             | Request::Sync(_)
             | Request::Leave(_)
             | Request::Commit(_)
@@ -251,6 +339,10 @@ impl Coordinator for GroupCoordinator {
     }
 
     fn handle(&mut self, ticket: Ticket, request: Request, now: Timestamp) -> GroupOutput {
+        let request = match self.handle_modern(ticket, request, now) {
+            Ok(output) => return output,
+            Err(request) => request,
+        };
         let mut output = GroupOutput::nothing();
         let answer = match request {
             Request::Join(join) => return self.join(ticket, join, now),
@@ -283,6 +375,9 @@ impl Coordinator for GroupCoordinator {
                 output.writes.push(Write::Marker(marker));
                 Answer::Done
             }
+            Request::ConsumerHeartbeat(_) | Request::ConsumerDescribe(_) => {
+                unreachable!("they were handled above")
+            }
             Request::Fetch(fetch) => Answer::Fetch(self.fetch(&fetch)),
             Request::DeleteOffsets(delete) => return self.delete_offsets(ticket, delete),
             Request::Describe(group) => {
@@ -307,6 +402,18 @@ impl Coordinator for GroupCoordinator {
         let mut output = GroupOutput::nothing();
         while let Some(timer) = self.timers.take_due(now) {
             match timer {
+                Timer::Session(group, member) if self.consumers.contains_key(&group) => {
+                    self.member_is_late(&group, &member, (now, &mut output));
+                }
+                Timer::Revoke(group, member) => {
+                    let event = |turn: &mut consumer::Turn<'_>| turn.has_not_revoked(&member);
+                    if self.consumer_turn(&group, now, &mut output, event) == Some(true) {
+                        self.member_is_late(&group, &member, (now, &mut output));
+                    }
+                }
+                Timer::Rejoin(group, member) | Timer::Resync(group, member) => {
+                    self.member_is_late(&group, &member, (now, &mut output));
+                }
                 Timer::Session(group, member) => {
                     self.turn(&group, now, &mut output, |turn| turn.session_over(&member));
                 }

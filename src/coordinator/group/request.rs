@@ -26,6 +26,10 @@ pub enum Request {
     Fetch(Fetch),
     /// OffsetDelete.
     DeleteOffsets(DeleteOffsets),
+    /// ConsumerGroupHeartbeat.
+    ConsumerHeartbeat(ConsumerHeartbeat),
+    /// ConsumerGroupDescribe of one group.
+    ConsumerDescribe(String),
     /// DescribeGroups of one group.
     Describe(String),
     /// ListGroups.
@@ -70,6 +74,38 @@ pub struct Join {
     pub session_timeout_ms: i32,
     /// How long it may take to join again.
     pub rebalance_timeout_ms: i32,
+}
+
+/// A member of a group with the consumer protocol says that it is there, joins or leaves. `None`
+/// is what has not changed since it said it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConsumerHeartbeat {
+    /// The group.
+    pub group: String,
+    /// The member; empty when it has no id yet.
+    pub member: String,
+    /// Its epoch: 0 to join, -1 to leave, -2 to leave and come back.
+    pub epoch: i32,
+    /// `group.instance.id` of a static member.
+    pub instance: Option<String>,
+    /// Its rack.
+    pub rack: Option<String>,
+    /// How long it may take to give partitions up; -1 when that has not changed.
+    pub rebalance_timeout_ms: i32,
+    /// Topics it subscribes to by name.
+    pub topics: Option<Vec<String>>,
+    /// Topics it subscribes to by a regular expression; empty for none.
+    pub regex: Option<String>,
+    /// The assignor that it prefers.
+    pub assignor: Option<String>,
+    /// What it has.
+    pub owned: Option<Vec<(TopicId, Vec<i32>)>>,
+    /// Who it is.
+    pub client: Client,
+    /// The id that the member gets if it has none: random.
+    pub fresh_id: String,
+    /// Whether members bring their ids (version 1 on).
+    pub brings_id: bool,
 }
 
 /// A member says that it is there.
@@ -166,6 +202,8 @@ pub struct WantedOffset {
 pub struct Fetch {
     /// The group.
     pub group: String,
+    /// The member that asks with its epoch, if it says so (version 9 on).
+    pub member: Option<(String, i32)>,
     /// Which ones; `None` for all.
     pub wanted: Option<Vec<WantedOffset>>,
     /// Whether offsets that an open transaction is about to change are errors.

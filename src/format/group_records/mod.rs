@@ -17,6 +17,7 @@ pub use classic::{GroupMetadata, MemberMetadata};
 pub use consumer::{
     ClassicMember, CurrentAssignment, ModernMember, RegularExpression, TargetEpoch, TopicPartitions,
 };
+pub(crate) use consumer::{decode_group, decode_target, encode_group, encode_target};
 pub use offset::CommittedOffset;
 
 use super::compact::{CompactError, Reader};

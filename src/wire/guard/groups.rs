@@ -15,6 +15,8 @@ pub(super) fn request_fields(api_key: i16) -> Option<&'static [Field]> {
         api::LIST_GROUPS => LIST_GROUPS_REQUEST,
         api::DELETE_GROUPS => DELETE_GROUPS_REQUEST,
         api::OFFSET_DELETE => OFFSET_DELETE_REQUEST,
+        api::CONSUMER_GROUP_HEARTBEAT => CONSUMER_GROUP_HEARTBEAT_REQUEST,
+        api::CONSUMER_GROUP_DESCRIBE => CONSUMER_GROUP_DESCRIBE_REQUEST,
         _ => return None,
     })
 }
@@ -117,3 +119,20 @@ const OFFSET_DELETE_TOPIC: &[Field] = &[
     field("partitions", Kind::Array(&Kind::Struct(OFFSET_DELETE_PARTITION)), 0),
 ];
 const OFFSET_DELETE_PARTITION: &[Field] = &[field("partition index", INT32, 0)];
+
+const CONSUMER_GROUP_HEARTBEAT_REQUEST: &[Field] = &[
+    field("group", Kind::Text, 0),
+    field("member", Kind::Text, 0),
+    field("member epoch", INT32, 0),
+    field("instance", Kind::Text, 0),
+    field("rack", Kind::Text, 0),
+    field("rebalance timeout", INT32, 0),
+    field("topic names", TEXTS, 0),
+    field("topic regex", Kind::Text, 1),
+    field("assignor", Kind::Text, 0),
+    field("topic partitions", Kind::Array(&Kind::Struct(OWNED_TOPIC)), 0),
+];
+const OWNED_TOPIC: &[Field] = &[field("topic id", UUID, 0), field("partitions", INT32S, 0)];
+
+const CONSUMER_GROUP_DESCRIBE_REQUEST: &[Field] =
+    &[field("groups", TEXTS, 0), field("include authorized operations", BOOL, 0)];

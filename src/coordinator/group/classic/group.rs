@@ -175,6 +175,23 @@ impl ClassicGroup {
         group
     }
 
+    /// A stable group whose members had another protocol; all have one of their protocols.
+    pub fn converted(
+        id: Rc<str>,
+        generation: i32,
+        members: Vec<Member>,
+        now: Timestamp,
+    ) -> ClassicGroup {
+        let mut group = ClassicGroup::new(id, now);
+        group.generation = generation;
+        group.protocol_type = Some(CONSUMER.to_owned());
+        group.state = State::Stable;
+        members.into_iter().for_each(|member| group.add(member, None));
+        group.protocol = Some(group.elect_protocol());
+        group.topics = group.subscribed_topics();
+        group
+    }
+
     /// As a record; the members have the assignments of this generation.
     pub fn record(&self) -> GroupMetadata {
         let protocol = self.protocol.as_deref().unwrap_or_default();

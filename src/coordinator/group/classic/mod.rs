@@ -18,5 +18,5 @@ mod rebalance;
 mod sync;
 mod turn;
 
-pub(super) use group::{ClassicGroup, State};
+pub(super) use group::{CONSUMER, ClassicGroup, Member, State};
 pub(super) use turn::{Timer, Turn, group_record};

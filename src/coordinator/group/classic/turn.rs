@@ -16,6 +16,12 @@ use crate::units::Timestamp;
 pub enum Timer {
     /// A member of a group is silent.
     Session(Rc<str>, Rc<str>),
+    /// A member has not given up what it is to give up.
+    Revoke(Rc<str>, Rc<str>),
+    /// A member with the classic protocol in a group with the other has not joined again.
+    Rejoin(Rc<str>, Rc<str>),
+    /// It has not asked for its assignment.
+    Resync(Rc<str>, Rc<str>),
     /// The members of a group join.
     Join(Rc<str>),
     /// They ask for their assignments.
@@ -88,6 +94,34 @@ impl Turn<'_> {
         let ids = self.group.member_ids().into_iter().chain(self.group.pending.iter().cloned());
         for id in ids.collect::<Vec<_>>() {
             self.timers.cancel(&Timer::Session(self.group.id.clone(), id));
+        }
+    }
+
+    /// Whoever waits is to join again: the group is about to have another protocol.
+    pub fn send_away(&mut self) {
+        self.stop_timers();
+        for id in self.group.member_ids() {
+            if let Some(ticket) = self.group.take_joining(&id) {
+                self.refuse_join(ticket, &id, GroupError::RebalanceInProgress);
+            }
+        }
+        for id in self.group.member_ids() {
+            let member = self.group.member_mut(&id).expect("one of its members");
+            if let Some(ticket) = member.syncing.take() {
+                self.answer(ticket, Answer::Sync(Err(GroupError::RebalanceInProgress)));
+            }
+        }
+    }
+
+    /// The group has had another protocol: its members' sessions begin, and with `joins_again` they
+    /// are to join.
+    pub fn converted(&mut self, joins_again: bool) {
+        self.write_group();
+        for id in self.group.member_ids() {
+            self.heard_of(&id);
+        }
+        if joins_again {
+            self.prepare_rebalance();
         }
     }
 

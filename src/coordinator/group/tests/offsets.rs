@@ -113,8 +113,15 @@ fn an_offset_of_a_topic_with_another_id_is_none() {
         let wanted = WantedOffset { topic: "flights".to_owned(), topic_id, partition: 0 };
         let wanted = Some(vec![wanted]);
         let group = GROUP.to_owned();
-        match world.ask(Request::Fetch(Fetch { group, wanted, require_stable: false })) {
-            Answer::Fetch(fetched) => fetched[0].committed.clone().map(|it| it.map(|it| it.offset)),
+        match world.ask(Request::Fetch(Fetch {
+            group,
+            member: None,
+            wanted,
+            require_stable: false,
+        })) {
+            Answer::Fetch(Ok(fetched)) => {
+                fetched[0].committed.clone().map(|it| it.map(|it| it.offset))
+            }
             other => panic!("{other:?} is no answer to a fetch"),
         }
     };

@@ -120,6 +120,25 @@ impl Clients {
                 let leave = Leave { group: GROUP.to_owned(), members };
                 self.send(world, client, Request::Leave(leave));
             }
+            Step::Commit(..) | Step::CommitTransactional(..) | Step::EndTransaction(..) => {
+                self.take_offset(world, step);
+            }
+            Step::Delete => self.send(world, 0, Request::Delete(GROUP.to_owned())),
+            Step::Wait(ms) => {
+                world.wait(ms);
+                self.read(world);
+            }
+            Step::Restart => {
+                // Whoever waits sees its connection break.
+                self.waiting.clear();
+                world.restart();
+                self.read(world);
+            }
+        }
+    }
+
+    fn take_offset(&mut self, world: &mut World, step: Step) {
+        match step {
             Step::Commit(client, offset) => {
                 let joined = self.joined.get(&client);
                 let who = joined
@@ -145,17 +164,7 @@ impl Clients {
                 let marker = marker(producer_id(producer), commits);
                 self.send(world, producer, Request::EndTransaction(marker));
             }
-            Step::Delete => self.send(world, 0, Request::Delete(GROUP.to_owned())),
-            Step::Wait(ms) => {
-                world.wait(ms);
-                self.read(world);
-            }
-            Step::Restart => {
-                // Whoever waits sees its connection break.
-                self.waiting.clear();
-                world.restart();
-                self.read(world);
-            }
+            _ => unreachable!("a step about offsets"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A group coordinator with a clock that is set by hand and a log that never fails.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -9,12 +10,62 @@ use crate::coordinator::group::machine::GroupOutput;
 use crate::coordinator::group::request::{
     Client, Commit, Fetch, Identity, Join, Leave, NewOffset, Request, Sync, WantedOffset,
 };
-use crate::coordinator::group::{GroupCoordinator, GroupError, GroupSettings};
+use crate::coordinator::group::{
+    GroupContext, GroupCoordinator, GroupError, GroupSettings, Topics,
+};
 use crate::coordinator::{Coordinator, Entry, Origin, Record, Ticket, Write};
 use crate::log::producers::Marker;
 use crate::units::{ProducerEpoch, ProducerId, Timestamp, TopicId};
 
 pub const GROUP: &str = "g";
+
+/// Topics by name.
+#[derive(Clone, Default, Debug)]
+pub struct TopicTable {
+    version: u64,
+    topics: BTreeMap<String, (TopicId, u32)>,
+    made: u8,
+}
+
+impl TopicTable {
+    fn set(&mut self, name: &str, partitions: u32) {
+        self.version += 1;
+        let known = self.topics.get(name).map(|(id, _)| *id);
+        let id = known.unwrap_or_else(|| {
+            self.made = self.made.wrapping_add(1);
+            TopicId([self.made; 16])
+        });
+        self.topics.insert(name.to_owned(), (id, partitions));
+    }
+
+    fn remove(&mut self, name: &str) -> Option<TopicId> {
+        self.version += 1;
+        self.topics.remove(name).map(|(id, _)| id)
+    }
+}
+
+impl Topics for TopicTable {
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn by_name(&self, name: &str) -> Option<(TopicId, u32)> {
+        self.topics.get(name).copied()
+    }
+
+    fn by_id(&self, id: TopicId) -> Option<(&str, u32)> {
+        let found = self.topics.iter().find(|(_, topic)| topic.0 == id);
+        found.map(|(name, (_, partitions))| (name.as_str(), *partitions))
+    }
+
+    fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        Box::new(self.topics.keys().map(String::as_str))
+    }
+}
+
+fn context(settings: &GroupSettings, topics: &TopicTable) -> GroupContext {
+    GroupContext { settings: settings.clone(), topics: Arc::new(topics.clone()) }
+}
 
 /// What stands in the log.
 #[derive(Clone, Debug)]
@@ -30,6 +81,7 @@ pub struct World {
     pub log: Vec<Logged>,
     pub answers: BTreeMap<Ticket, Answer>,
     pub asked: u64,
+    pub topics: TopicTable,
     ids: u64,
 }
 
@@ -40,16 +92,17 @@ impl World {
 
     pub fn with(settings: GroupSettings) -> World {
         let now = Timestamp(1_000_000);
-        let mut machine = GroupCoordinator::new(&settings);
+        let topics = TopicTable::default();
+        let mut machine = GroupCoordinator::new(&context(&settings, &topics));
         let output = machine.loaded(now);
         assert!(output.writes.is_empty());
         let (log, answers) = (Vec::new(), BTreeMap::new());
-        World { machine, settings, now, log, answers, asked: 0, ids: 0 }
+        World { machine, settings, now, log, answers, asked: 0, topics, ids: 0 }
     }
 
     /// A coordinator that has read the same log.
     pub fn reloaded(&self) -> GroupCoordinator {
-        let mut machine = GroupCoordinator::new(&self.settings);
+        let mut machine = GroupCoordinator::new(&context(&self.settings, &self.topics));
         for (offset, logged) in (0_i64..).zip(&self.log) {
             replay(&mut machine, offset, logged);
         }
@@ -61,6 +114,29 @@ impl World {
         self.machine = self.reloaded();
         let output = self.machine.loaded(self.now);
         self.take(output);
+    }
+
+    /// A topic is made, or has so many partitions from now on.
+    pub fn set_topic(&mut self, name: &str, partitions: u32) {
+        self.topics.set(name, partitions);
+        self.machine.configure(&context(&self.settings, &self.topics));
+    }
+
+    pub fn topics_count(&self, name: &str) -> u32 {
+        self.topics.by_name(name).map_or(0, |(_, partitions)| partitions)
+    }
+
+    pub fn topic_id(&self, name: &str) -> Option<TopicId> {
+        self.topics.by_name(name).map(|(id, _)| id)
+    }
+
+    /// A topic is deleted.
+    pub fn drop_topic(&mut self, name: &str) {
+        let gone = self.topics.remove(name);
+        self.machine.configure(&context(&self.settings, &self.topics));
+        if let Some(id) = gone {
+            self.ask(Request::TopicsDeleted(vec![(name.to_owned(), id)]));
+        }
     }
 
     pub fn take(&mut self, output: GroupOutput) {
@@ -227,9 +303,10 @@ impl World {
         let wanted =
             WantedOffset { topic: "flights".to_owned(), topic_id: TopicId::ZERO, partition: 0 };
         let group = GROUP.to_owned();
-        match self.ask(Request::Fetch(Fetch { group, wanted: Some(vec![wanted]), require_stable }))
-        {
-            Answer::Fetch(mut fetched) => {
+        let wanted = Some(vec![wanted]);
+        let fetch = Fetch { group, member: None, wanted, require_stable };
+        match self.ask(Request::Fetch(fetch)) {
+            Answer::Fetch(Ok(mut fetched)) => {
                 let committed = fetched.remove(0).committed;
                 committed.map(|it| it.map(|it| it.offset))
             }

@@ -3,6 +3,8 @@
 
 #[path = "server/batches.rs"]
 mod batches;
+#[path = "server/compaction.rs"]
+mod compaction;
 #[path = "server/counts.rs"]
 mod counts;
 #[path = "server/frames.rs"]

@@ -189,6 +189,7 @@ impl Node {
         let opened = self.engine.open(spec, opening);
         let (partition, report) = opened.map_err(|error| error.to_string())?;
         tell(key, &report);
+        partition.set_first_dirty(self.shared.checkpoints.first_dirty(key));
         partition.become_leader(partition.leader_epoch());
         Ok((partition, report))
     }
@@ -214,6 +215,7 @@ impl Node {
             PartitionReport {
                 key: (topic.name.clone(), number),
                 recovery_point: cursors.recovery_point,
+                first_dirty: partition.first_dirty(),
                 log_start: partition.needs_log_start_checkpoint().then_some(cursors.log_start),
                 high_watermark: cursors.high_watermark,
             }
@@ -237,7 +239,9 @@ impl Node {
         let checkpoints = &self.shared.checkpoints;
         let recovery_point = checkpoints.recovery_point(&key).unwrap_or(Offset(0));
         let log_start = checkpoints.log_start(&key);
-        PartitionReport { key, recovery_point, log_start, high_watermark: recovery_point }
+        let first_dirty = checkpoints.first_dirty(&key);
+        let high_watermark = recovery_point;
+        PartitionReport { key, recovery_point, log_start, first_dirty, high_watermark }
     }
 
     /// Clean stop, once no client is connected: closes every partition and says where they stand.

@@ -29,7 +29,7 @@ pub use topic::{TopicConfigError, TopicConfigs};
 pub use value::TypeCode;
 
 use crate::log::config::Durability;
-use crate::shard::{JournalMode, JournalOptions};
+use crate::shard::{CleanerOptions, JournalMode, JournalOptions};
 use crate::units::{BrokerId, ByteCount};
 use source::{Given, SyntaxError};
 
@@ -80,6 +80,8 @@ pub struct ServerConfig {
     pub high_watermark_checkpoint_ms: u64,
     /// What groups and transactions are configured with.
     pub coordinators: CoordinatorConfig,
+    /// `log.cleaner.enable` and the others of the cleaner, of all shards.
+    pub cleaner: CleanerOptions,
     /// `journal.enable`, `journal.bytes` and `journal.plan.bytes.max`.
     pub journal: JournalOptions,
     /// `uringlog.splice.bytes.min`.
@@ -263,6 +265,7 @@ impl ServerConfig {
                 .bytes("replica.high.watermark.checkpoint.interval.ms")
                 .0,
             coordinators: CoordinatorConfig::from_values(&values),
+            cleaner: values.cleaner(),
             journal: JournalOptions {
                 mode: match values.text("journal.enable") {
                     "true" => JournalMode::Always,
@@ -379,10 +382,34 @@ impl<'a> Values<'a> {
         ByteCount(number.expect("the value was checked against its range"))
     }
 
+    fn cleaner(&self) -> CleanerOptions {
+        let rate: f64 = self.share("log.cleaner.io.max.bytes.per.second");
+        // Rates beyond 2^53 are none; and 0 would never come to an end.
+        let is_limited = rate < LIMITED_RATE_MAX;
+        let rate = format!("{:.0}", rate.clamp(1.0, LIMITED_RATE_MAX)).parse().ok();
+        CleanerOptions {
+            is_enabled: self.text("log.cleaner.enable") == "true"
+                && self.number("log.cleaner.threads") != 0,
+            memory: self.bytes("log.cleaner.dedupe.buffer.size"),
+            load_thousandths: topic::millionths(self.text("log.cleaner.io.buffer.load.factor"))
+                / 1000,
+            buffer: self.bytes("log.cleaner.io.buffer.size"),
+            bytes_per_second: rate.filter(|_| is_limited),
+            backoff_ms: self.bytes("log.cleaner.backoff.ms").0,
+        }
+    }
+
+    fn share(&self, name: &str) -> f64 {
+        self.text(name).parse().expect("the value was checked against its type")
+    }
+
     fn directory(&self) -> Option<PathBuf> {
         self.optional("log.dirs").or_else(|| self.optional("log.dir")).map(PathBuf::from)
     }
 }
+
+/// Limits of rates from here on are none: 2^53 bytes per second.
+const LIMITED_RATE_MAX: f64 = 9_007_199_254_740_992.0;
 
 fn read_file(path: &Path) -> Result<String, ConfigFault> {
     let shown = path.display().to_string();

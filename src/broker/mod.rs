@@ -20,6 +20,8 @@ mod ports;
 
 pub mod recover;
 
+pub mod checkpoints;
+
 pub mod directory;
 
 pub mod leftovers;

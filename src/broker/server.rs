@@ -414,6 +414,7 @@ fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) ->
             workers_unbounded: config.workers_unbounded_max,
             ..RingOptions::default()
         },
+        cleaner: config.cleaner.share(shared.shards),
         faults,
         ..EngineOptions::new(shared.directory.clone(), chosen.kind)
     }

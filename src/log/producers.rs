@@ -439,6 +439,14 @@ impl Producers {
         Some((producer.epoch, producer.last_sequence()))
     }
 
+    /// The last data batch of a producer, if it has one, and its epoch, as long as Kafka would know
+    /// the producer (`UnifiedLog#lastRecordsOfActiveProducers`).
+    pub fn last_data(&self, producer_id: ProducerId) -> Option<(Option<Offset>, ProducerEpoch)> {
+        let producer = self.producers.get(&producer_id).filter(|it| !it.is_unlisted)?;
+        let last = producer.batches.as_slice().last().map(|batch| batch.last_offset);
+        Some((last, producer.epoch))
+    }
+
     fn is_known(&self, producer_id: ProducerId) -> bool {
         self.producers.contains_key(&producer_id)
     }

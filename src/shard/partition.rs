@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
@@ -52,6 +51,8 @@ pub(crate) struct PartitionCell {
     housekeeping: Cell<bool>,
     /// While it is read-only: when it may be tried again whether there is space.
     pub resume_not_before: Cell<Option<Instant>>,
+    /// Whether a round over it has failed for good: it is left alone until the next start.
+    pub is_uncleanable: Cell<bool>,
     /// Told when a load of a sealed segment's index is over.
     pub loaded: Notify,
     /// The time of serving that is not over yet.
@@ -74,6 +75,7 @@ impl PartitionCell {
             submitted: Cell::new(None),
             housekeeping: Cell::new(false),
             resume_not_before: Cell::new(None),
+            is_uncleanable: Cell::new(false),
             loaded: Notify::new(),
             term: RefCell::default(),
             idle: Notify::new(),
@@ -128,8 +130,8 @@ impl PartitionCell {
                 && matches!(self.log.borrow().state(), LogState::Serving))
     }
 
-    /// Takes in the outcome of one of the log's plans; returns the segments that were sealed.
-    pub fn complete(&self, finished: Finished, stats: &Stats) -> SmallVec<[Offset; 1]> {
+    /// Takes in the outcome of one of the log's plans.
+    pub fn complete(&self, finished: Finished, stats: &Stats) -> Completed {
         let lane = finished.plan.tag.lane;
         if lane == Lane::Housekeeping {
             self.housekeeping.set(false);
@@ -139,7 +141,11 @@ impl PartitionCell {
             self.append_over(stats);
         }
         self.settle_waits(&completed);
-        completed.sealed
+        if completed.swapped.is_some() || completed.stopped.is_some() {
+            // They wait until the segments have their names again.
+            self.loaded.notify_waiters();
+        }
+        completed
     }
 
     /// The record that covers the plan under way is over.
@@ -362,6 +368,17 @@ impl Partition {
     /// The settings.
     pub fn config(&self) -> LogConfig {
         self.cell.log.borrow().config().clone()
+    }
+
+    /// First offset that no cleaning has gone over, if one has gone over any.
+    pub fn first_dirty(&self) -> Option<Offset> {
+        self.cell.log.borrow().first_dirty()
+    }
+
+    /// Takes what `cleaner-offset-checkpoint` says.
+    pub fn set_first_dirty(&self, first_dirty: Option<Offset>) {
+        self.cell.log.borrow_mut().set_first_dirty(first_dirty);
+        self.core.check_first_dirty(&self.cell, now());
     }
 
     /// New settings from now on.

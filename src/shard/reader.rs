@@ -255,7 +255,7 @@ impl Partition {
         while let Some((header, at)) = walk.next().await? {
             let last = header.last_offset().ok_or(ReadError::Corrupt { at })?;
             if offset <= last {
-                self.cell.log.borrow_mut().note(offset, slice.segment, at);
+                self.cell.log.borrow_mut().note(offset, slice.file, at);
                 return Ok(Some(at));
             }
         }
@@ -270,7 +270,7 @@ impl Partition {
         (bytes_max, at_least_one): (ByteCount, bool),
     ) -> Result<ByteCount, ReadError> {
         let limit = start + bytes_max;
-        let floor = self.cell.log.borrow().align_end(slice.segment, start, limit);
+        let floor = self.cell.log.borrow().align_end(slice, start, limit);
         // Behind the last index entry lie a few more whole batches; none is when the index has an
         // entry a batch, so the walk costs one small read.
         let from = floor.max(start);

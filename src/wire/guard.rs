@@ -26,7 +26,7 @@ pub const ANSWER_ELEMENTS_MAX: u64 = 10_000_000;
 
 /// The shape of a field.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     /// So many bytes.
     Bytes(usize),
     /// A text, possibly null.
@@ -41,27 +41,27 @@ enum Kind {
 
 /// A field and the versions that have it.
 #[derive(Clone, Copy, Debug)]
-struct Field {
+pub(crate) struct Field {
     name: &'static str,
     kind: Kind,
     since: i16,
     until: i16,
 }
 
-const INT8: Kind = Kind::Bytes(size_of::<i8>());
-const INT16: Kind = Kind::Bytes(size_of::<i16>());
-const INT32: Kind = Kind::Bytes(size_of::<i32>());
-const INT64: Kind = Kind::Bytes(size_of::<i64>());
-const UUID: Kind = Kind::Bytes(16);
-const BOOL: Kind = INT8;
-const INT32S: Kind = Kind::Array(&INT32);
-const TEXTS: Kind = Kind::Array(&Kind::Text);
+pub(crate) const INT8: Kind = Kind::Bytes(size_of::<i8>());
+pub(crate) const INT16: Kind = Kind::Bytes(size_of::<i16>());
+pub(crate) const INT32: Kind = Kind::Bytes(size_of::<i32>());
+pub(crate) const INT64: Kind = Kind::Bytes(size_of::<i64>());
+pub(crate) const UUID: Kind = Kind::Bytes(16);
+pub(crate) const BOOL: Kind = INT8;
+pub(crate) const INT32S: Kind = Kind::Array(&INT32);
+pub(crate) const TEXTS: Kind = Kind::Array(&Kind::Text);
 
-const fn field(name: &'static str, kind: Kind, since: i16) -> Field {
+pub(crate) const fn field(name: &'static str, kind: Kind, since: i16) -> Field {
     Field { name, kind, since, until: i16::MAX }
 }
 
-const fn dropped(field: Field, until: i16) -> Field {
+pub(crate) const fn dropped(field: Field, until: i16) -> Field {
     Field { until, ..field }
 }
 
@@ -83,6 +83,19 @@ pub fn check_request(api_key: i16, version: i16, body: &[u8]) -> Result<(), Wire
 pub fn check_answer(api_key: i16, version: i16, body: &[u8]) -> Result<(), WireError> {
     let fields = answer_fields(api_key).ok_or(WireError::Unsupported { api_key, version })?;
     Walk::start(api_key, version, ANSWER_ELEMENTS_MAX)?.run(fields, body)
+}
+
+/// Walks the body of an answer that the client's own table of APIs knows.
+///
+/// # Errors
+/// [`WireError`]: a length that doesn't fit, more than [`ANSWER_ELEMENTS_MAX`] elements.
+pub(crate) fn check_fields(
+    fields: &'static [Field],
+    (version, flexible): (i16, bool),
+    body: &[u8],
+) -> Result<(), WireError> {
+    let (elements_max, elements_left) = (ANSWER_ELEMENTS_MAX, ANSWER_ELEMENTS_MAX);
+    Walk { version, flexible, elements_max, elements_left }.run(fields, body)
 }
 
 struct Walk {

@@ -70,7 +70,6 @@ pub const UNSUPPORTED: &[(&str, &str)] = &[
     ("telemetry.", "see --http"),
     ("remote.", "there is no tiered storage"),
     ("log.local.retention.", "there is no tiered storage"),
-    ("log.cleaner.", "nothing is compacted yet"),
     ("log.message.format.version", "Kafka 4 has it no more"),
     ("log.message.downconversion.enable", "Kafka 4 has it no more"),
     ("log.message.timestamp.difference.max.ms", "use log.message.timestamp.after.max.ms"),

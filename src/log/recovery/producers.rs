@@ -69,6 +69,9 @@ impl RebuiltProducers {
     }
 }
 
+/// Aborted transactions by their markers' offsets, with the base of the file that names them.
+type Known = BTreeMap<Offset, (Offset, Ended)>;
+
 impl Rebuild<'_, '_> {
     /// Reads the newest snapshot, replays what follows, and writes the snapshots that Kafka would.
     pub fn run(
@@ -76,6 +79,7 @@ impl Rebuild<'_, '_> {
         listed: BTreeMap<Offset, ByteCount>,
         txn_indexes: &BTreeMap<Offset, ByteCount>,
     ) -> Result<RebuiltProducers, OpenError> {
+        let known = self.read_aborted(txn_indexes)?;
         let mut snapshots = self.tidy(listed)?;
         let (mut at, mut producers) = self.load(&mut snapshots)?;
         let mut snapshots: BTreeSet<Offset> = snapshots.into_keys().collect();
@@ -103,14 +107,7 @@ impl Rebuild<'_, '_> {
             // What was not replayed from its first batch on is as its file says.
             let length = match is_whole && span.base < span.end {
                 true => self.rewrite(span.base, &ended, listed)?,
-                false => {
-                    let known = self.read_aborted(*span, listed)?;
-                    ended.retain(|it| {
-                        known.last().is_none_or(|last| last.last_offset < it.last_offset)
-                    });
-                    ended.splice(0..0, known);
-                    listed
-                }
+                false => self.complete(*span, &known, &mut ended, listed)?,
             };
             aborted_files.extend(length.map(|length| (span.base, length)));
             aborted.append(&mut ended);
@@ -124,18 +121,42 @@ impl Rebuild<'_, '_> {
         Ok(RebuiltProducers { producers, snapshots, aborted, aborted_files })
     }
 
-    /// The entries of a `.txnindex` up to the segment's end.
+    /// The entries of all `.txnindex` files.
     fn read_aborted(
         &mut self,
+        txn_indexes: &BTreeMap<Offset, ByteCount>,
+    ) -> Result<Known, OpenError> {
+        let mut known = Known::new();
+        for (base, length) in txn_indexes {
+            let name = SegmentFile::new(*base, FileKind::TxnIndex).to_string();
+            let bytes = self.files.read_range(&name, 0, length.0.min(TXN_INDEX_BYTES_MAX))?;
+            let entries = aborted::entries(&bytes).map_while(Result::ok);
+            let ended = entries.filter_map(|it| Ended::of_entry(&it));
+            known.extend(ended.map(|it| (it.last_offset, (*base, it))));
+        }
+        Ok(known)
+    }
+
+    /// Puts what the files know of a segment that was not replayed from its first batch on before
+    /// what was. A segment that was split has entries of its other part, or lacks its own: then
+    /// its file is made anew, as when the replay found more. Returns the file's length.
+    fn complete(
+        &mut self,
         span: Span,
+        known: &Known,
+        ended: &mut Vec<Ended>,
         length: Option<ByteCount>,
-    ) -> Result<Vec<Ended>, OpenError> {
-        let Some(length) = length else { return Ok(Vec::new()) };
-        let name = SegmentFile::new(span.base, FileKind::TxnIndex).to_string();
-        let bytes = self.files.read_range(&name, 0, length.0.min(TXN_INDEX_BYTES_MAX))?;
-        let entries = aborted::entries(&bytes).map_while(Result::ok);
-        let ended = entries.filter_map(|it| Ended::of_entry(&it));
-        Ok(ended.filter(|it| span.base <= it.last_offset && it.last_offset < span.end).collect())
+    ) -> Result<Option<ByteCount>, OpenError> {
+        let is_own = |at: Offset| span.base <= at && at < span.end;
+        let is_moved = |(at, (base, _)): (&Offset, &(Offset, Ended))| {
+            is_own(*at) != (*base == span.base) && (is_own(*at) || *base == span.base)
+        };
+        let own = || known.range(span.base..span.end.max(span.base));
+        let last = own().next_back().map(|(at, _)| *at);
+        ended.retain(|it| last < Some(it.last_offset));
+        let is_right = ended.is_empty() && !known.iter().any(is_moved);
+        ended.splice(0..0, own().map(|(_, (_, it))| *it));
+        if is_right { Ok(length) } else { self.rewrite(span.base, ended, length) }
     }
 
     /// Makes a `.txnindex` what the log says; returns the length of the file, if there is one.

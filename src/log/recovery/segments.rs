@@ -509,6 +509,7 @@ fn sealed(base: Offset, next_base: Offset, segment: Segment, found: &Found) -> S
         next_base,
         size: found.size,
         largest: found.largest,
+        first_timestamp: found.first_timestamp,
         modified_ms: segment.modified_ms,
         index_bytes: length(&found.index.offsets),
         time_index_bytes: length(&found.index.times),
@@ -518,6 +519,7 @@ fn sealed(base: Offset, next_base: Offset, segment: Segment, found: &Found) -> S
         unflushed: None,
         is_settled: true,
         is_log_durable: true,
+        last_record: None,
         is_loading: false,
         loaded: None,
     }

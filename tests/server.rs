@@ -40,3 +40,5 @@ mod samples;
 mod sessions;
 #[path = "server/support/mod.rs"]
 mod support;
+#[path = "server/transactions.rs"]
+mod transactions;

@@ -98,6 +98,8 @@ impl Node {
         let gone = before.topics().filter(|topic| image.topic_by_id(topic.id).is_none());
         let gone: Vec<Arc<Topic>> = gone.cloned().collect();
         self.show(image);
+        self.coordinators.follow(self);
+        self.coordinators.topics_deleted(&gone);
         for topic in gone {
             self.retire(&topic, &mut applied).await;
         }

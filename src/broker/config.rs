@@ -5,6 +5,8 @@
 //! `log.retention.ms` beats `log.retention.minutes` beats `log.retention.hours`, and a topic's
 //! config beats them all.
 
+mod coordinator_settings;
+mod coordinators;
 mod describe;
 mod dynamic;
 mod groups;
@@ -21,6 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use coordinators::{CoordinatorConfig, InternalTopicConfig, TransactionConfig};
 pub use describe::{
     ConfigSource, Described, Synonym, describe_common, describe_metrics, describe_server,
     describe_topic,
@@ -88,6 +91,8 @@ pub struct ServerConfig {
     pub log_start_checkpoint_ms: u64,
     /// `replica.high.watermark.checkpoint.interval.ms`.
     pub high_watermark_checkpoint_ms: u64,
+    /// What groups and transactions are configured with.
+    pub coordinators: CoordinatorConfig,
     /// `log.cleaner.enable` and the others of the cleaner, of all shards.
     pub cleaner: CleanerOptions,
     /// `journal.enable`, `journal.bytes` and `journal.plan.bytes.max`.
@@ -273,6 +278,7 @@ impl ServerConfig {
             high_watermark_checkpoint_ms: values
                 .bytes("replica.high.watermark.checkpoint.interval.ms")
                 .0,
+            coordinators: CoordinatorConfig::from_values(&values),
             cleaner: values.cleaner(),
             journal: JournalOptions {
                 mode: match values.text("journal.enable") {

@@ -31,6 +31,26 @@ pub const METADATA_VERSION: &str = "metadata.version";
 /// The level of Kafka 4.3.
 pub const METADATA_VERSION_LEVEL: i16 = 30;
 
+/// The feature whose level says how transactions are spoken of; from 2 on every end of one raises
+/// the producer's epoch (KIP-890).
+pub const TRANSACTION_VERSION: &str = "transaction.version";
+
+/// The level of Kafka 4.3.
+pub const TRANSACTION_VERSION_LEVEL: i16 = 2;
+
+/// The feature whose level says which protocols groups speak; 1 is the consumer protocol (KIP-848).
+pub const GROUP_VERSION: &str = "group.version";
+
+/// The level of Kafka 4.3.
+pub const GROUP_VERSION_LEVEL: i16 = 1;
+
+/// What a new cluster of Kafka 4.3 has; what is missing is added at the start.
+const FEATURES: [(&str, i16); 3] = [
+    (METADATA_VERSION, METADATA_VERSION_LEVEL),
+    (TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL),
+    (GROUP_VERSION, GROUP_VERSION_LEVEL),
+];
+
 /// Producer ids that a shard gets at a time (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`).
 pub const PRODUCER_ID_BLOCK: i64 = 1000;
 
@@ -71,7 +91,7 @@ impl Controller {
     ) -> Result<(Controller, Vec<Opened>), ControllerError> {
         let (log, own) = MetadataLog::open(&node.engine, &node.shared).await?;
         let mut controller = Controller { node, log, shards };
-        controller.raise_metadata_version().await?;
+        controller.raise_features().await?;
         leftovers::settle(&controller.node.shared, controller.log.image())?;
         let applied = controller.publish().await.ok_or(ControllerError::ShardStopped)?;
         for (topic, partition, reason) in &applied.failed {
@@ -111,16 +131,17 @@ impl Controller {
         }
     }
 
-    /// The first record of a new log says which level its records have.
-    async fn raise_metadata_version(&mut self) -> Result<(), MetadataError> {
-        if self.log.image().feature(METADATA_VERSION).is_some() {
+    /// The first records of a new log say which level its records have, and what clients may use.
+    async fn raise_features(&mut self) -> Result<(), MetadataError> {
+        let is_missing = |name: &str| self.log.image().feature(name).is_none();
+        let missing = FEATURES.into_iter().filter(|(name, _)| is_missing(name));
+        let record =
+            |(name, level)| MetadataRecord::FeatureLevel { name: str::to_owned(name), level };
+        let records: Vec<MetadataRecord> = missing.map(record).collect();
+        if records.is_empty() {
             return Ok(());
         }
-        let record = MetadataRecord::FeatureLevel {
-            name: METADATA_VERSION.to_owned(),
-            level: METADATA_VERSION_LEVEL,
-        };
-        self.log.write(&[vec![record]]).await
+        self.log.write(&[records]).await
     }
 
     /// Recovery bumped epochs; clients must hear of them, or they would be fenced for ever.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::broker::settings::Settings;
+use crate::coordinator::group::Topics;
 use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionChange, PartitionRecord};
 use crate::format::names::TopicName;
 use crate::units::{LeaderEpoch, Offset, PartitionId, TopicId};
@@ -248,6 +249,24 @@ impl Image {
         self.partition_count -= u64::from(topic.partition_count());
         self.deleted.insert(id);
         Ok(())
+    }
+}
+
+impl Topics for Image {
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn by_name(&self, name: &str) -> Option<(TopicId, u32)> {
+        self.topic(name).map(|topic| (topic.id, topic.partition_count()))
+    }
+
+    fn by_id(&self, id: TopicId) -> Option<(&str, u32)> {
+        self.topic_by_id(id).map(|topic| (topic.name.as_str(), topic.partition_count()))
+    }
+
+    fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        Box::new(self.names.keys().map(|name| &**name))
     }
 }
 

@@ -40,6 +40,8 @@ pub mod sweep;
 
 pub mod mail;
 
+pub mod peers;
+
 pub mod node;
 
 pub mod apply;
@@ -49,6 +51,8 @@ pub mod topics;
 pub mod metadata_log;
 
 pub mod controller;
+
+pub mod coordinators;
 
 pub mod api;
 

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify, oneshot};
 
 use crate::broker::config::ServerConfig;
+use crate::broker::coordinators::Coordinators;
 use crate::broker::directory::{Checkpoints, Found, FoundPartitions, PartitionKey};
 use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
 use crate::broker::mail::{ControllerOrder, Decide, NewTopic, ProducerIdBlock};
+use crate::broker::peers::Peers;
 use crate::broker::placement::{broker_of, shard_of};
 use crate::broker::quota::Meters;
 use crate::broker::sessions::Sessions;
@@ -107,6 +109,10 @@ pub struct Node {
     pub shared: Arc<Shared>,
     /// The shard's engine.
     pub engine: Engine,
+    /// The shard's coordinators.
+    pub coordinators: Coordinators,
+    /// The way to the other shards.
+    pub peers: Peers,
     image: RefCell<Arc<Image>>,
     /// The settings with what was changed at run time.
     config: RefCell<Arc<ServerConfig>>,
@@ -132,11 +138,13 @@ impl Node {
         shard: usize,
         shared: Arc<Shared>,
         engine: Engine,
-        controller: Mailbox<ControllerOrder>,
+        (controller, peers): (Mailbox<ControllerOrder>, Peers),
     ) -> Rc<Node> {
         let slots = usize_of(u64::from(shared.config.fetch_sessions_max));
         let config = RefCell::new(Arc::new(shared.config.clone()));
-        Rc::new(Node {
+        Rc::new_cyclic(|node| Node {
+            coordinators: Coordinators::new(node, &shared.config.coordinators),
+            peers,
             shard,
             config,
             shared,

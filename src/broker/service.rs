@@ -3,6 +3,7 @@
 //! A request that can't be understood ends its connection with a named reason, as in Kafka: there
 //! is no telling where the next one would begin. ApiVersions alone is answered in any version.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
@@ -11,7 +12,7 @@ use crate::broker::api;
 use crate::broker::node::Node;
 use crate::shard::{Answer, ConnectionInfo, Reply, Service};
 use crate::units::u64_of;
-use crate::wire::control::{self, Request};
+use crate::wire::control::{self, Request, TransactionRequest};
 use crate::wire::error::WireError;
 use crate::wire::fetch::FetchRequest;
 use crate::wire::frame::{self, RequestHeader};
@@ -47,7 +48,8 @@ impl Service for Node {
             _ => match control::decode(&header, body) {
                 Ok(request) => {
                     let node = self.clone();
-                    Reply::Later(Box::pin(answer(node, header, request)))
+                    let peer = connection.peer.ip();
+                    Reply::Later(Box::pin(answer(node, (header, peer), request)))
                 }
                 Err(error) => close(&error),
             },
@@ -73,9 +75,13 @@ fn sent(frame: Result<Bytes, WireError>) -> Answer {
     }
 }
 
-async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answer {
+async fn answer(
+    node: Rc<Node>,
+    (header, peer): (RequestHeader, IpAddr),
+    request: Request,
+) -> Answer {
     let version = header.version;
-    let node = &*node;
+    let node = &node;
     sent(match request {
         Request::ApiVersions(request) => {
             let image = node.image();
@@ -103,11 +109,103 @@ async fn answer(node: Rc<Node>, header: RequestHeader, request: Request) -> Answ
             control::encode(&header, api::describe_cluster::answer(&node.shared, &request))
         }
         Request::FindCoordinator(request) => {
-            control::encode(&header, api::find_coordinator::answer(node, request, version))
+            control::encode(&header, api::find_coordinator::answer(node, request, version).await)
         }
         Request::InitProducerId(request) => {
-            control::encode(&header, api::init_producer_id::answer(node, request).await)
+            control::encode(&header, api::init_producer_id::answer(node, request, version).await)
         }
         Request::Admin(request) => api::admin::answer(node, &header, request).await,
+        Request::Transactions(request) => transactions(node, &header, request).await,
+        request => answer_group(node, (&header, peer), request).await,
     })
+}
+
+async fn transactions(
+    node: &Rc<Node>,
+    header: &RequestHeader,
+    request: TransactionRequest,
+) -> Result<Bytes, WireError> {
+    let version = header.version;
+    match request {
+        TransactionRequest::AddPartitions(request) => {
+            let answer = api::add_partitions_to_txn::answer(node, request, version).await;
+            control::encode(header, answer)
+        }
+        TransactionRequest::AddOffsets(request) => {
+            let answer = api::add_offsets_to_txn::answer(node, request, version).await;
+            control::encode(header, answer)
+        }
+        TransactionRequest::End(request) => {
+            control::encode(header, api::end_txn::answer(node, request, version).await)
+        }
+        TransactionRequest::OffsetCommit(request) => {
+            let answer = api::txn_offset_commit::answer(node, request, version).await;
+            control::encode(header, answer)
+        }
+        TransactionRequest::WriteMarkers(request) => {
+            control::encode(header, api::write_txn_markers::answer(node, request).await)
+        }
+        TransactionRequest::Describe(request) => {
+            control::encode(header, api::describe_transactions::answer(node, request).await)
+        }
+        TransactionRequest::List(request) => {
+            control::encode(header, api::list_transactions::answer(node, request).await)
+        }
+        TransactionRequest::DescribeProducers(request) => {
+            control::encode(header, api::describe_producers::answer(node, &request).await)
+        }
+    }
+}
+
+/// The APIs of groups.
+async fn answer_group(
+    node: &Node,
+    (header, peer): (&RequestHeader, IpAddr),
+    request: Request,
+) -> Result<Bytes, WireError> {
+    let version = header.version;
+    match request {
+        Request::OffsetCommit(request) => {
+            control::encode(header, api::offset_commit::answer(node, request, version).await)
+        }
+        Request::OffsetFetch(request) => {
+            control::encode(header, api::offset_fetch::answer(node, request, version).await)
+        }
+        Request::JoinGroup(request) => {
+            let client = api::client(header.client_id.as_ref(), peer);
+            let answer = api::join_group::answer(node, request, (version, client)).await;
+            control::encode(header, answer)
+        }
+        Request::Heartbeat(request) => {
+            control::encode(header, api::heartbeat::answer(node, request).await)
+        }
+        Request::LeaveGroup(request) => {
+            control::encode(header, api::leave_group::answer(node, request, version).await)
+        }
+        Request::SyncGroup(request) => {
+            control::encode(header, api::sync_group::answer(node, request).await)
+        }
+        Request::DescribeGroups(request) => {
+            control::encode(header, api::describe_groups::answer(node, request, version).await)
+        }
+        Request::ListGroups(request) => {
+            control::encode(header, api::list_groups::answer(node, request).await)
+        }
+        Request::DeleteGroups(request) => {
+            control::encode(header, api::delete_groups::answer(node, request).await)
+        }
+        Request::OffsetDelete(request) => {
+            control::encode(header, api::offset_delete::answer(node, request).await)
+        }
+        Request::ConsumerGroupHeartbeat(request) => {
+            let client = api::client(header.client_id.as_ref(), peer);
+            let context = (version, client);
+            let answer = api::consumer_group_heartbeat::answer(node, request, context).await;
+            control::encode(header, answer)
+        }
+        Request::ConsumerGroupDescribe(request) => {
+            control::encode(header, api::consumer_group_describe::answer(node, request).await)
+        }
+        _ => unreachable!("the other requests are answered above"),
+    }
 }

@@ -7,6 +7,8 @@ pub mod scan;
 pub mod varint;
 
 pub mod compact;
+pub mod consumer_protocol;
+pub mod group_records;
 pub mod kraft;
 pub mod kraft_users;
 pub mod schema;

@@ -49,6 +49,18 @@ impl PartitionLog {
         self.append_guarded(batch, Guard::Verified, now)
     }
 
+    /// The same for a batch that a coordinator writes on behalf of a producer.
+    ///
+    /// # Errors
+    /// As [`PartitionLog::append`].
+    pub fn append_coordinated(
+        &mut self,
+        batch: RecordBatch,
+        now: Timestamp,
+    ) -> Result<Appended, AppendError> {
+        self.append_guarded(batch, Guard::Coordinator, now)
+    }
+
     /// Ends a producer's transaction: stages the marker that readers of committed records wait
     /// for. `now` is the marker's time.
     ///

@@ -220,6 +220,24 @@ impl PartitionLog {
         known.max(noted).max(from)
     }
 
+    /// An offset that no record before `to` in a segment reaches: that of the first index entry
+    /// from there on, or where the segment ends (`LocalLog#addAbortedTransactions`).
+    pub fn offset_bound(&self, segment: Offset, to: Position) -> Offset {
+        let (offsets, end) = if segment == self.active.base {
+            (Some(self.active.index.offsets.as_slice()), self.cursors.next)
+        } else {
+            match self.sealed_floor(segment).map(|number| &self.sealed[number]) {
+                Some(sealed) => {
+                    (sealed.loaded.as_ref().map(|it| it.offsets.as_ref()), sealed.next_base)
+                }
+                None => (None, self.cursors.next),
+            }
+        };
+        let position = u32::try_from(to.0).unwrap_or(u32::MAX);
+        let entry = offsets.and_then(|offsets| index::upper_position(offsets, position));
+        entry.map_or(end, |entry| entry.offset(segment))
+    }
+
     /// Remembers that the batch with `offset` starts exactly at `at`, for the fetch that follows.
     pub fn note(&mut self, offset: Offset, file: FileId, at: Position) {
         self.notes.note(BatchStart { offset, file, at });

@@ -9,9 +9,8 @@
 //! a start, from the start. Kafka counts from the time of their last record, so that records of the
 //! past (an import) have no idempotence there across a restart: the batch that was written, but not
 //! answered, before a kill is taken again. Such producers are remembered here, but no longer
-//! written to snapshots, which stay what Kafka's would be. Transactions come later: a
-//! transactional batch of a client is refused (INVALID_TXN_STATE, as by a Kafka broker that
-//! verifies transactions and knows none), but a log that Kafka wrote with them replays correctly.
+//! written to snapshots, which stay what Kafka's would be. A transactional batch may go on with the
+//! producer's open transaction; to begin one here its coordinator must have vouched for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -233,6 +232,12 @@ impl Producers {
             return Ok(Verdict::New);
         }
         let known = self.producers.get(&header.producer_id);
+        // Kafka has forgotten the unlisted: they may begin anywhere.
+        let producer = known.filter(|it| !it.is_unlisted).unwrap_or(&Producer::UNKNOWN);
+        if guard == Guard::Coordinator {
+            producer.check_epoch(header)?;
+            return self.with_room(known);
+        }
         if let Some(batch) = known.and_then(|it| it.duplicate_of(header)) {
             return Ok(Verdict::Duplicate {
                 base_offset: batch.base_offset,
@@ -240,8 +245,6 @@ impl Producers {
                 timestamp: batch.timestamp,
             });
         }
-        // Kafka has forgotten the unlisted: they may begin anywhere.
-        let producer = known.filter(|it| !it.is_unlisted).unwrap_or(&Producer::UNKNOWN);
         producer.check_epoch(header)?;
         let is_open = producer.transaction.is_some();
         if header.is_transactional() && !is_open && guard == Guard::Unverified {
@@ -251,10 +254,24 @@ impl Producers {
         if !header.is_transactional() && is_open {
             return Err(invalid_transaction(header, TRANSACTION_OPEN));
         }
+        self.with_room(known)
+    }
+
+    fn with_room(&self, known: Option<&Producer>) -> Result<Verdict, AppendError> {
         if known.is_none() && self.producers.len() >= PRODUCERS_MAX {
             return Err(AppendError::TooManyProducers { limit: PRODUCERS_MAX });
         }
         Ok(Verdict::New)
+    }
+
+    /// Where a producer stands; `None` when it isn't known.
+    pub fn standing(&self, producer_id: ProducerId) -> Option<Standing> {
+        let producer = self.producers.get(&producer_id)?;
+        Some(Standing {
+            epoch: producer.epoch,
+            is_open: producer.transaction.is_some(),
+            last_offset: producer.last_offset,
+        })
     }
 
     /// Judges a marker that a transaction coordinator wants to write.
@@ -454,6 +471,20 @@ pub enum Guard {
     Unverified,
     /// The coordinator has the partition in the transaction.
     Verified,
+    /// A group coordinator writes on behalf of the producer (`AppendOrigin.COORDINATOR`): all its
+    /// batches have sequence 0, so sequences say nothing, and nothing is a duplicate.
+    Coordinator,
+}
+
+/// Where a producer stands on a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Its epoch.
+    pub epoch: ProducerEpoch,
+    /// Whether it has a transaction open.
+    pub is_open: bool,
+    /// Last offset that it wrote to, markers included.
+    pub last_offset: Offset,
 }
 
 /// A transaction that a marker has ended.
@@ -523,8 +554,7 @@ impl Transactions {
     }
 }
 
-const NO_TRANSACTION: &str = "no transaction has been begun on this partition, transactions are \
-                              not supported yet; remove transactional.id from the producer";
+const NO_TRANSACTION: &str = "the partition was not added to the producer's transaction";
 const TRANSACTION_OPEN: &str = "its transaction on this partition is still open, so that a batch \
                                 outside of it can't follow; use a new producer";
 

@@ -255,7 +255,7 @@ async fn take<S: Service>(
     if pipelined {
         stats.parse.record(started.elapsed());
     }
-    connection.push(reply, held);
+    connection.push(reply.settled().await, held);
     pipelined || connection.below(1).await
 }
 

@@ -13,7 +13,9 @@ use tokio::sync::Notify;
 
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
 use crate::format::batch::RecordBatch;
+use crate::format::producer_snapshot::ProducerEntry;
 use crate::log::journal::Turn;
+use crate::log::producers::{Marker, Standing};
 use crate::log::{
     AdvanceError, AppendError, Appended, Completed, Cursors, Journal, LogConfig, LogState,
     PartitionLog,
@@ -22,7 +24,7 @@ use crate::shard::engine::{Core, now};
 use crate::shard::error::EngineError;
 use crate::shard::stats::Stats;
 use crate::shard::waiting::Waiting;
-use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
+use crate::units::{ByteCount, LeaderEpoch, Offset, Position, ProducerId, Timestamp, TopicId};
 
 /// How the log stopped serving: what had been reached by then, and the reason.
 struct Stop {
@@ -196,6 +198,9 @@ impl PartitionCell {
     }
 }
 
+/// Size of a batch that ends a transaction.
+const MARKER_BYTES: ByteCount = ByteCount(78);
+
 /// A handle on a partition; cheap to clone, bound to its shard's thread.
 #[derive(Clone)]
 pub struct Partition {
@@ -214,11 +219,48 @@ impl Partition {
     /// # Errors
     /// As Kafka's append, see [`AppendError`].
     pub fn append(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        self.append_with(bytes, |log| log.append(batch, now()))
+    }
+
+    /// The same for a batch of a transaction that the coordinator has vouched for, which may be
+    /// the first of it here.
+    ///
+    /// # Errors
+    /// As [`Partition::append`].
+    pub fn append_verified(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        self.append_with(bytes, |log| log.append_verified(batch, now()))
+    }
+
+    /// The same for a batch that a coordinator writes on behalf of a producer: sequences don't
+    /// count.
+    ///
+    /// # Errors
+    /// As [`Partition::append`].
+    pub fn append_coordinated(&self, batch: RecordBatch) -> Result<Appended, AppendError> {
+        let bytes = batch.size();
+        self.append_with(bytes, |log| log.append_coordinated(batch, now()))
+    }
+
+    /// Appends the marker that ends a producer's transaction here.
+    ///
+    /// # Errors
+    /// [`AppendError::InvalidProducerEpoch`], [`AppendError::CoordinatorFenced`], and those of a
+    /// log that doesn't serve.
+    pub fn append_marker(&self, marker: &Marker) -> Result<Appended, AppendError> {
+        self.append_with(MARKER_BYTES, |log| log.append_marker(marker, now()))
+    }
+
+    fn append_with(
+        &self,
+        bytes: ByteCount,
+        append: impl FnOnce(&mut PartitionLog) -> Result<Appended, AppendError>,
+    ) -> Result<Appended, AppendError> {
         if self.core.is_stopped() {
             return Err(AppendError::Offline { reason: "the server is being stopped".to_owned() });
         }
-        let bytes = batch.size();
-        let appended = self.cell.log.borrow_mut().append(batch, now())?;
+        let appended = append(&mut self.cell.log.borrow_mut())?;
         if !appended.duplicate {
             self.core.stats.batches.add(1);
             self.core.stats.bytes_in.add(bytes.0);
@@ -257,6 +299,40 @@ impl Partition {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Waits until the last stable offset is beyond `offset`, or the partition stops serving.
+    pub async fn changed_stable(&self, beyond: Offset) {
+        let place = self.cell.waiting.borrow_mut().place();
+        let waiting = Waits { cell: &self.cell, place };
+        poll_fn(|context| {
+            let log = waiting.cell.log.borrow();
+            let serving = matches!(log.state(), LogState::Serving | LogState::ReadOnly(_));
+            if beyond < log.last_stable() || !serving {
+                return Poll::Ready(());
+            }
+            // It only ever moves with the high watermark: a marker counts when that has passed it.
+            let high_watermark = log.cursors().high_watermark;
+            let mut waits = waiting.cell.waiting.borrow_mut();
+            waits.for_more(waiting.place, high_watermark, context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Where a producer stands; `None` when the partition doesn't know it.
+    pub fn standing(&self, producer_id: ProducerId) -> Option<Standing> {
+        self.cell.log.borrow().producers().standing(producer_id)
+    }
+
+    /// The producers that the partition knows, as a snapshot would list them.
+    pub fn producers(&self) -> Vec<ProducerEntry> {
+        self.cell.log.borrow().producers().entries()
+    }
+
+    /// Where readers of committed records stop.
+    pub fn last_stable(&self) -> Offset {
+        self.cell.log.borrow().last_stable()
     }
 
     /// Where the partition's offsets stand.
@@ -423,7 +499,7 @@ pub struct ReadSlice {
     pub(crate) at: Position,
     /// How many bytes.
     pub length: ByteCount,
-    segment: Offset,
+    pub(crate) segment: Offset,
     pub(crate) core: Rc<Core>,
     cell: Rc<PartitionCell>,
 }

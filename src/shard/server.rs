@@ -25,7 +25,7 @@ pub trait Service: 'static {
     fn is_pipelined(&self, frame: &[u8]) -> bool;
 
     /// Takes a request in. A pipelined one has taken effect (its batches are appended) when this
-    /// returns; the reply may come later.
+    /// returns, or when a [`Reply::Unsettled`] is over; the answer may come later.
     fn call(self: &Rc<Self>, frame: BytesMut, connection: &ConnectionInfo) -> Reply;
 }
 

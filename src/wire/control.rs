@@ -3,14 +3,21 @@
 //! An answer is filled for the newest version; [`Answer::fit`] clears what an older one doesn't
 //! have, since the crate refuses to encode a field that would be lost.
 
+mod transactions;
+
+pub use transactions::TransactionRequest;
+
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+    ApiVersionsRequest, ApiVersionsResponse, ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest, CreateTopicsRequest, CreateTopicsResponse, DeleteGroupsRequest,
     DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest, DescribeClusterResponse,
-    DescribeConfigsRequest, DescribeConfigsResponse, FindCoordinatorRequest,
-    FindCoordinatorResponse, InitProducerIdRequest, InitProducerIdResponse, ListOffsetsRequest,
-    ListOffsetsResponse, MetadataRequest, MetadataResponse, OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse, api_versions_response::ApiVersion,
+    DescribeConfigsRequest, DescribeConfigsResponse, DescribeGroupsRequest, FindCoordinatorRequest,
+    FindCoordinatorResponse, HeartbeatRequest, InitProducerIdRequest, InitProducerIdResponse,
+    JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, OffsetCommitRequest,
+    OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse, SyncGroupRequest, api_versions_response::ApiVersion,
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 
@@ -18,6 +25,7 @@ use super::admin::{self, AdminRequest};
 use super::error::{ErrorCode, WireError};
 use super::frame::{CONTROL_FRAME_BYTES_MAX, HEADER_BYTES_MIN, RequestHeader};
 use super::guard;
+use super::offsets;
 use super::versions::{self, ADVERTISED, ApiRange, api};
 use super::write::Writer;
 use crate::units::ByteCount;
@@ -51,6 +59,32 @@ pub enum Request {
     InitProducerId(InitProducerIdRequest),
     /// Something of an administrator.
     Admin(AdminRequest),
+    /// Transactions.
+    Transactions(TransactionRequest),
+    /// Offsets of a group to be kept.
+    OffsetCommit(OffsetCommitRequest),
+    /// Offsets of groups.
+    OffsetFetch(OffsetFetchRequest),
+    /// A member that joins.
+    JoinGroup(JoinGroupRequest),
+    /// A member that is there.
+    Heartbeat(HeartbeatRequest),
+    /// Members that leave.
+    LeaveGroup(LeaveGroupRequest),
+    /// Assignments.
+    SyncGroup(SyncGroupRequest),
+    /// Members and assignments of groups.
+    DescribeGroups(DescribeGroupsRequest),
+    /// The groups of a broker.
+    ListGroups(ListGroupsRequest),
+    /// Groups to be deleted.
+    DeleteGroups(DeleteGroupsRequest),
+    /// Offsets of a group to be deleted.
+    OffsetDelete(OffsetDeleteRequest),
+    /// A member of a group whose coordinator assigns.
+    ConsumerGroupHeartbeat(ConsumerGroupHeartbeatRequest),
+    /// Such groups, their members.
+    ConsumerGroupDescribe(ConsumerGroupDescribeRequest),
 }
 
 /// Decodes a request's body; see [`super::frame::split`].
@@ -62,7 +96,16 @@ pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireErr
     let (key, version) = (header.api_key, header.version);
     versions::check(key, version)?;
     check_size(body.len())?;
-    guard::check_request(key, version, &body)?;
+    if key != api::WRITE_TXN_MARKERS {
+        guard::check_request(key, version, &body)?;
+    }
+    if version >= offsets::IDS_FROM {
+        match key {
+            api::OFFSET_COMMIT => return offsets::decode_commit(body).map(Request::OffsetCommit),
+            api::OFFSET_FETCH => return offsets::decode_fetch(body).map(Request::OffsetFetch),
+            _ => {}
+        }
+    }
     let mut body = body.freeze();
     let request = match key {
         api::API_VERSIONS => Request::ApiVersions(decode_body(key, version, &mut body)?),
@@ -77,12 +120,37 @@ pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireErr
         api::DESCRIBE_CLUSTER => Request::DescribeCluster(decode_body(key, version, &mut body)?),
         api::DESCRIBE_CONFIGS => Request::DescribeConfigs(decode_body(key, version, &mut body)?),
         api::INIT_PRODUCER_ID => Request::InitProducerId(decode_body(key, version, &mut body)?),
-        _ => {
-            let request = admin::decode(key, version, &mut body)?;
-            Request::Admin(request.ok_or(WireError::Unsupported { api_key: key, version })?)
+        _ if transactions::has(key) => {
+            Request::Transactions(transactions::decode(key, version, body)?)
         }
+        _ => match admin::decode(key, version, &mut body)? {
+            Some(request) => Request::Admin(request),
+            None => return decode_group_request(key, version, &mut body),
+        },
     };
     Ok(request)
+}
+
+fn decode_group_request(key: i16, version: i16, body: &mut Bytes) -> Result<Request, WireError> {
+    Ok(match key {
+        api::OFFSET_COMMIT => Request::OffsetCommit(decode_body(key, version, body)?),
+        api::OFFSET_FETCH => Request::OffsetFetch(decode_body(key, version, body)?),
+        api::JOIN_GROUP => Request::JoinGroup(decode_body(key, version, body)?),
+        api::HEARTBEAT => Request::Heartbeat(decode_body(key, version, body)?),
+        api::LEAVE_GROUP => Request::LeaveGroup(decode_body(key, version, body)?),
+        api::SYNC_GROUP => Request::SyncGroup(decode_body(key, version, body)?),
+        api::DESCRIBE_GROUPS => Request::DescribeGroups(decode_body(key, version, body)?),
+        api::LIST_GROUPS => Request::ListGroups(decode_body(key, version, body)?),
+        api::DELETE_GROUPS => Request::DeleteGroups(decode_body(key, version, body)?),
+        api::OFFSET_DELETE => Request::OffsetDelete(decode_body(key, version, body)?),
+        api::CONSUMER_GROUP_HEARTBEAT => {
+            Request::ConsumerGroupHeartbeat(decode_body(key, version, body)?)
+        }
+        api::CONSUMER_GROUP_DESCRIBE => {
+            Request::ConsumerGroupDescribe(decode_body(key, version, body)?)
+        }
+        _ => return Err(WireError::Unsupported { api_key: key, version }),
+    })
 }
 
 fn check_size(size: usize) -> Result<(), WireError> {
@@ -107,11 +175,13 @@ pub(super) fn decode_body<M: Decodable>(
 
 /// The version as `kafka-protocol` knows it. ListOffsets 11 is laid out as 10 is; it only allows
 /// one more special timestamp (-6), and the crate stops at 10. A request of DescribeLogDirs 5 is
-/// laid out as one of 4.
+/// laid out as one of 4. Answers to WriteTxnMarkers are the
+/// same in both versions, and the crate has the first.
 fn codec_version(api_key: i16, version: i16) -> i16 {
     match api_key {
         api::LIST_OFFSETS => version.min(10),
         api::DESCRIBE_LOG_DIRS => version.min(4),
+        api::WRITE_TXN_MARKERS => version.min(1),
         _ => version,
     }
 }

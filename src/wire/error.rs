@@ -65,6 +65,8 @@ error_codes! {
     ReplicaNotAvailable = 9 "REPLICA_NOT_AVAILABLE",
     /// The batch is above `max.message.bytes`.
     MessageTooLarge = 10 "MESSAGE_TOO_LARGE",
+    /// The text beside an offset is too long.
+    OffsetMetadataTooLarge = 12 "OFFSET_METADATA_TOO_LARGE",
     /// The connection broke before the answer came.
     NetworkException = 13 "NETWORK_EXCEPTION",
     /// The coordinator is still loading.
@@ -83,6 +85,20 @@ error_codes! {
     NotEnoughReplicasAfterAppend = 20 "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     /// Acks is none of -1, 0 and 1.
     InvalidRequiredAcks = 21 "INVALID_REQUIRED_ACKS",
+    /// The generation is not the group's.
+    IllegalGeneration = 22 "ILLEGAL_GENERATION",
+    /// The member's protocols don't fit those of the group.
+    InconsistentGroupProtocol = 23 "INCONSISTENT_GROUP_PROTOCOL",
+    /// The group's name is not allowed.
+    InvalidGroupId = 24 "INVALID_GROUP_ID",
+    /// The member is not in the group.
+    UnknownMemberId = 25 "UNKNOWN_MEMBER_ID",
+    /// The session timeout is not allowed.
+    InvalidSessionTimeout = 26 "INVALID_SESSION_TIMEOUT",
+    /// The members are to join again.
+    RebalanceInProgress = 27 "REBALANCE_IN_PROGRESS",
+    /// The commit is larger than it may be.
+    InvalidCommitOffsetSize = 28 "INVALID_COMMIT_OFFSET_SIZE",
     /// The principal may not use the topic.
     TopicAuthorizationFailed = 29 "TOPIC_AUTHORIZATION_FAILED",
     /// The principal may not use the group.
@@ -143,6 +159,10 @@ error_codes! {
     LogDirNotFound = 57 "LOG_DIR_NOT_FOUND",
     /// Nothing is known of the producer id.
     UnknownProducerId = 59 "UNKNOWN_PRODUCER_ID",
+    /// The group has members.
+    NonEmptyGroup = 68 "NON_EMPTY_GROUP",
+    /// There is no such group.
+    GroupIdNotFound = 69 "GROUP_ID_NOT_FOUND",
     /// There is no such fetch session.
     FetchSessionIdNotFound = 70 "FETCH_SESSION_ID_NOT_FOUND",
     /// The fetch session's epoch was not the next.
@@ -163,10 +183,22 @@ error_codes! {
     ElectionNotNeeded = 84 "ELECTION_NOT_NEEDED",
     /// Nothing is being moved.
     NoReassignmentInProgress = 85 "NO_REASSIGNMENT_IN_PROGRESS",
+    /// The member has to join with the id that it is given.
+    MemberIdRequired = 79 "MEMBER_ID_REQUIRED",
+    /// The group has as many members as it may have.
+    GroupMaxSizeReached = 81 "GROUP_MAX_SIZE_REACHED",
+    /// Another member has taken the instance id over.
+    FencedInstanceId = 82 "FENCED_INSTANCE_ID",
+    /// The group consumes the topic.
+    GroupSubscribedToTopic = 86 "GROUP_SUBSCRIBED_TO_TOPIC",
     /// A record or its batch breaks a rule.
     InvalidRecord = 87 "INVALID_RECORD",
+    /// An open transaction has committed the offset.
+    UnstableOffsetCommit = 88 "UNSTABLE_OFFSET_COMMIT",
     /// The quota is used up.
     ThrottlingQuotaExceeded = 89 "THROTTLING_QUOTA_EXCEEDED",
+    /// A newer producer has taken the transactional id over.
+    ProducerFenced = 90 "PRODUCER_FENCED",
     /// There is no such resource.
     ResourceNotFound = 91 "RESOURCE_NOT_FOUND",
     /// The request names something twice.
@@ -183,8 +215,20 @@ error_codes! {
     InconsistentTopicId = 103 "INCONSISTENT_TOPIC_ID",
     /// The cluster id is another one.
     InconsistentClusterId = 104 "INCONSISTENT_CLUSTER_ID",
+    /// There is no such transactional id.
+    TransactionalIdNotFound = 105 "TRANSACTIONAL_ID_NOT_FOUND",
     /// A fetch session mixed names and ids.
     FetchSessionTopicIdError = 106 "FETCH_SESSION_TOPIC_ID_ERROR",
+    /// The member's epoch is not the one that it should have.
+    FencedMemberEpoch = 110 "FENCED_MEMBER_EPOCH",
+    /// A member with this instance id is still there.
+    UnreleasedInstanceId = 111 "UNRELEASED_INSTANCE_ID",
+    /// The coordinator has no such assignor.
+    UnsupportedAssignor = 112 "UNSUPPORTED_ASSIGNOR",
+    /// The member's epoch is an old one.
+    StaleMemberEpoch = 113 "STALE_MEMBER_EPOCH",
+    /// The transaction can only be aborted.
+    TransactionAbortable = 120 "TRANSACTION_ABORTABLE",
     /// The regular expression is not valid.
     InvalidRegularExpression = 128 "INVALID_REGULAR_EXPRESSION",
     /// The client should look for the cluster anew.

@@ -8,6 +8,8 @@
 //! 4.3's message definitions. None of these messages has an array inside a tagged field.
 
 mod admin;
+mod groups;
+mod transactions;
 
 use bytes::Buf;
 
@@ -30,7 +32,7 @@ pub(crate) enum Kind {
     Bytes(usize),
     /// A text, possibly null.
     Text,
-    /// A byte string, possibly null.
+    /// Bytes with their length before them, possibly null.
     Blob,
     /// An array, possibly null.
     Array(&'static Kind),
@@ -178,7 +180,12 @@ fn request_fields(api_key: i16) -> Option<&'static [Field]> {
         api::OFFSET_FOR_LEADER_EPOCH => OFFSET_FOR_LEADER_EPOCH_REQUEST,
         api::DESCRIBE_CONFIGS => DESCRIBE_CONFIGS_REQUEST,
         api::DESCRIBE_CLUSTER => DESCRIBE_CLUSTER_REQUEST,
-        _ => return admin::request_fields(api_key),
+        other => {
+            let groups = groups::request_fields(other);
+            return groups
+                .or_else(|| transactions::request_fields(other))
+                .or_else(|| admin::request_fields(other));
+        }
     })
 }
 
@@ -436,9 +443,9 @@ mod tests {
     }
 
     #[test]
-    fn every_api_but_produce_and_fetch_has_a_schema() {
+    fn every_api_but_those_walked_by_hand_has_a_schema() {
         for range in super::super::versions::ADVERTISED {
-            let walked = [api::PRODUCE, api::FETCH].contains(&range.key);
+            let walked = [api::PRODUCE, api::FETCH, api::WRITE_TXN_MARKERS].contains(&range.key);
             assert_eq!(request_fields(range.key).is_none(), walked, "{}", range.name);
         }
     }

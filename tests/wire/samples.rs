@@ -2,6 +2,10 @@
 
 #[path = "admin_samples.rs"]
 mod admin_samples;
+#[path = "samples/groups.rs"]
+mod groups;
+#[path = "samples/transactions.rs"]
+mod transactions;
 
 use std::collections::BTreeMap;
 
@@ -103,8 +107,12 @@ fn sample(key: i16, version: i16) -> (Sample, Option<Request>) {
         }
         api::DESCRIBE_CONFIGS => control!(DescribeConfigs, describe_configs(version)),
         api::DESCRIBE_CLUSTER => control!(DescribeCluster, describe_cluster(version)),
-        other => admin_samples::sample(other, version)
-            .unwrap_or_else(|| panic!("API {other} is advertised without a sample")),
+        other => {
+            match admin_samples::sample(other, version).or_else(|| groups::sample(other, version)) {
+                Some(sample) => sample,
+                None => transactions::sample(other, version),
+            }
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 //! from which the client takes its next try (KIP-511); 4.4 clients begin with 5.
 //!
 //! - A client that names its software wrongly (version 3 on) gets error 42.
-//! - `transaction.version` is not among the features, which keeps Java clients on the older
-//!   transaction protocol.
+//! - The features are those that this broker knows of Kafka's. `transaction.version` 2 makes Java
+//!   clients speak KIP-890's protocol (Produce 12, EndTxn 5), `group.version` 1 lets clients use the
+//!   consumer protocol.
 
 use kafka_protocol::messages::api_versions_request::ApiVersionsRequest;
 use kafka_protocol::messages::api_versions_response::{
@@ -11,7 +12,10 @@ use kafka_protocol::messages::api_versions_response::{
 };
 
 use crate::broker::api::text;
-use crate::broker::controller::{METADATA_VERSION, METADATA_VERSION_LEVEL};
+use crate::broker::controller::{
+    GROUP_VERSION, GROUP_VERSION_LEVEL, METADATA_VERSION, METADATA_VERSION_LEVEL,
+    TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL,
+};
 use crate::broker::image::Image;
 use crate::wire::control;
 use crate::wire::error::ErrorCode;
@@ -22,6 +26,13 @@ const SOFTWARE_FROM: i16 = 3;
 /// Lowest `metadata.version` that a Kafka 4 broker names.
 const METADATA_VERSION_MIN: i16 = 7;
 
+/// Features with their lowest and highest level.
+const SUPPORTED: [(&str, i16, i16); 3] = [
+    (METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
+    (TRANSACTION_VERSION, 0, TRANSACTION_VERSION_LEVEL),
+    (GROUP_VERSION, 0, GROUP_VERSION_LEVEL),
+];
+
 /// Answers a request.
 pub fn answer(image: &Image, request: &ApiVersionsRequest, version: i16) -> ApiVersionsResponse {
     let software = [&request.client_software_name, &request.client_software_version];
@@ -30,25 +41,26 @@ pub fn answer(image: &Image, request: &ApiVersionsRequest, version: i16) -> ApiV
         let error = ErrorCode::InvalidRequest.to_wire();
         return ApiVersionsResponse::default().with_error_code(error);
     }
-    let supported = supported().into_iter().map(|(name, least, most)| {
+    let supported = SUPPORTED.map(|(name, min, max)| {
         SupportedFeatureKey::default()
             .with_name(text(name))
-            .with_min_version(least)
-            .with_max_version(most)
+            .with_min_version(min)
+            .with_max_version(max)
     });
-    let finalized = image.feature(METADATA_VERSION).filter(|level| *level > 0).map(|level| {
+    let level = |(name, _, _)| Some((name, image.feature(name).filter(|level| *level > 0)?));
+    let finalized = SUPPORTED.into_iter().filter_map(level).map(|(name, level)| {
         FinalizedFeatureKey::default()
-            .with_name(text(METADATA_VERSION))
+            .with_name(text(name))
             .with_min_version_level(level)
             .with_max_version_level(level)
     });
     control::api_versions()
-        .with_supported_features(supported.collect())
+        .with_supported_features(supported.to_vec())
         .with_finalized_features_epoch(i64::try_from(image.version).unwrap_or(i64::MAX))
-        .with_finalized_features(finalized.into_iter().collect())
+        .with_finalized_features(finalized.collect())
 }
 
 /// Features with the levels that this broker understands.
 pub fn supported() -> Vec<(&'static str, i16, i16)> {
-    vec![(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL)]
+    SUPPORTED.to_vec()
 }

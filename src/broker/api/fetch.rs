@@ -6,8 +6,10 @@
 //! - Partitions are read in the request's order, each within its own limit and what is left of the
 //!   request's; the first one with anything to read gives at least one whole batch.
 //! - The answer leaves when there are `min_bytes`, any partition has an error or is read in an
-//!   older segment, or `max_wait` is over. In between the request sleeps on the high watermarks of
-//!   its partitions; whatever moves one wakes it, and it reads again from the start.
+//!   older segment, or `max_wait` is over. In between the request sleeps on the ends of its
+//!   partitions; whatever moves one wakes it, and it reads again from the start.
+//! - The end is the high watermark, or the last stable offset for readers of committed records.
+//!   They are also told of the aborted transactions in what they get.
 //! - Topics by id from version 13; leader epochs are checked from version 9; whether the client's
 //!   log departs from ours from version 12.
 //! - A read that fails on our side is error 56, and error 6 for the versions below 6 that don't
@@ -25,11 +27,13 @@ use crate::broker::api::fetch_end::Asker;
 use crate::broker::errors;
 use crate::broker::node::{Node, NotHere};
 use crate::log::Cursors;
+use crate::log::producers::Ended;
 use crate::shard::{Answer, AnswerPart, AnswerParts, ConnectionInfo, Partition, ReadSlice};
 use crate::units::{ByteCount, LeaderEpoch, Offset};
 use crate::wire::error::ErrorCode;
 use crate::wire::fetch::{
-    EpochEnd, FetchAnswer, FetchPartition, FetchRequest, Part, PartitionAnswer, Records,
+    AbortedTransaction, EpochEnd, FetchAnswer, FetchPartition, FetchRequest, Part, PartitionAnswer,
+    Records,
 };
 use crate::wire::frame::RequestHeader;
 
@@ -64,11 +68,12 @@ pub async fn answer(
         // Nothing is held while the request sleeps: the slices of this round are dropped.
         let parked = round.parked;
         drop(round.slices);
-        let _ = tokio::time::timeout(deadline - now, any_changes(parked)).await;
+        let changes = any_changes(parked, reader.is_committed());
+        let _ = tokio::time::timeout(deadline - now, changes).await;
     }
 }
 
-/// A partition that may give more later, and the high watermark that it had.
+/// A partition that may give more later, and the end that it had for this reader.
 type Parked = SmallVec<[(Partition, Offset); 2]>;
 
 /// One pass over the partitions of a request.
@@ -88,6 +93,10 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn is_committed(&self) -> bool {
+        self.request.isolation_level == READ_COMMITTED
+    }
+
     async fn read(&self) -> Round {
         let mut limits = Limits::new(self.request, self.node.shared.config.fetch_bytes_max);
         let mut round = Round {
@@ -128,7 +137,8 @@ impl Reader<'_> {
             Ok(offset) => offset,
             Err(code) => return round.refuse(wanted.index, NotHere::from(code)),
         };
-        let mut answer = self.empty(wanted.index, &cursors);
+        let stable = partition.last_stable();
+        let mut answer = self.empty(wanted.index, &cursors, stable);
         match diverging(wanted, partition) {
             Ok(None) => {}
             Ok(end) => {
@@ -141,6 +151,8 @@ impl Reader<'_> {
         let (bytes_max, at_least_one) = limits.of(wanted);
         let located = if bytes_max.0 == 0 && !at_least_one {
             Ok(None)
+        } else if self.is_committed() {
+            partition.locate_stable((offset, stable), bytes_max, at_least_one).await
         } else {
             partition.locate(offset, bytes_max, at_least_one).await
         };
@@ -152,7 +164,11 @@ impl Reader<'_> {
                 if length.0 > 0 {
                     answer.records = Records::Slice(length);
                 }
-                round.parked.push((partition.clone(), cursors.high_watermark));
+                let end = if self.is_committed() { stable } else { cursors.high_watermark };
+                round.parked.push((partition.clone(), end));
+                if let (Some(slice), Some(aborted)) = (&slice, &mut answer.aborted) {
+                    aborted.extend(partition.aborted_in(offset, slice).iter().map(aborted_answer));
+                }
                 round.push(answer, slice);
             }
             Err(error) => {
@@ -163,16 +179,14 @@ impl Reader<'_> {
     }
 
     /// The answer as long as there are no records.
-    fn empty(&self, index: i32, cursors: &Cursors) -> PartitionAnswer {
-        let high_watermark = cursors.high_watermark.to_wire();
+    fn empty(&self, index: i32, cursors: &Cursors, stable: Offset) -> PartitionAnswer {
         PartitionAnswer {
             index,
             error: ErrorCode::None,
-            high_watermark,
-            // No transactions yet: everything below the high watermark is stable.
-            last_stable: high_watermark,
+            high_watermark: cursors.high_watermark.to_wire(),
+            last_stable: stable.to_wire(),
             log_start: cursors.log_start.to_wire(),
-            aborted: (self.request.isolation_level == READ_COMMITTED).then(Vec::new),
+            aborted: self.is_committed().then(Vec::new),
             preferred_replica: -1,
             diverging: None,
             leader: None,
@@ -280,10 +294,14 @@ fn diverging(
 }
 
 /// Waits until one of the partitions moves.
-async fn any_changes(parked: Parked) {
+async fn any_changes(parked: Parked, is_committed: bool) {
     type Change = Pin<Box<dyn Future<Output = ()>>>;
     let change = |(partition, beyond): (Partition, Offset)| -> Change {
-        Box::pin(async move { partition.changed(beyond).await })
+        if is_committed {
+            Box::pin(async move { partition.changed_stable(beyond).await })
+        } else {
+            Box::pin(async move { partition.changed(beyond).await })
+        }
     };
     let mut changes: SmallVec<[Change; 2]> = parked.into_iter().map(change).collect();
     poll_fn(|context| {
@@ -291,6 +309,13 @@ async fn any_changes(parked: Parked) {
         if changes.iter_mut().any(is_over) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+}
+
+fn aborted_answer(ended: &Ended) -> AbortedTransaction {
+    AbortedTransaction {
+        producer_id: ended.producer_id.0,
+        first_offset: ended.first_offset.to_wire(),
+    }
 }
 
 pub(super) fn refuse(node: &Node, header: &RequestHeader, error: ErrorCode) -> Answer {

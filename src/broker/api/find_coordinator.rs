@@ -1,15 +1,9 @@
 //! FindCoordinator (10), versions 0 to 6.
 //!
-//! There are no groups and no transactions yet:
-//! - A group has no coordinator: COORDINATOR_NOT_AVAILABLE. Clients with assigned partitions ask
-//!   for
-//!   one as soon as they have a group id, and read on whatever they hear. It must not be named:
-//!   librdkafka 2.16 crashes when it finds a coordinator that has no OffsetFetch and wants a stored
-//!   offset. Codes that clients take as final (GROUP_AUTHORIZATION_FAILED) reach applications with
-//!   assigned partitions as an error, too. So a client that joins a group waits, and the reason
-//!   stands in the message and in our log.
-//! - A transactional id is refused with the one code that every client takes as final,
-//!   TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the reason stands there, too.
+//! - A key belongs to a partition of an internal topic; the shard that owns it is the coordinator.
+//!   The topic is made when somebody first asks. Kafka's answer is COORDINATOR_NOT_AVAILABLE until
+//!   it has leaders; ours names the coordinator already.
+//! - A key may be empty, as in Kafka.
 //! - Any other kind (share groups) is INVALID_REQUEST.
 //!
 //! From version 4 on a request has many keys, each with an answer of its own.
@@ -17,11 +11,13 @@
 use kafka_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
 use kafka_protocol::messages::find_coordinator_response::{Coordinator, FindCoordinatorResponse};
 
-use crate::broker::api::text;
+use crate::broker::api::{broker_id, text};
+use crate::broker::coordinators::{Kind, find};
 use crate::broker::errors::Refusal;
 use crate::broker::node::Node;
 use crate::wire::StrBytes;
 use crate::wire::error::ErrorCode;
+use crate::wire::topics::NodeEndpoint;
 
 /// First version with a list of keys.
 const KEYS_FROM: i16 = 4;
@@ -29,27 +25,22 @@ const KEYS_FROM: i16 = 4;
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
-/// What the client and the log are told of a group.
-const NO_GROUPS: &str = "this broker has no consumer groups yet; assign partitions to the \
-                         consumer (kcat without -G, kafka-console-consumer with --partition)";
-
-/// What the client and the log are told of a transactional id.
-pub(super) const NO_TRANSACTIONS: &str =
-    "this broker has no transactions yet; produce without transactional.id";
-
 /// Answers a request.
-pub fn answer(
+pub async fn answer(
     node: &Node,
     request: FindCoordinatorRequest,
     version: i16,
 ) -> FindCoordinatorResponse {
-    let kind = request.key_type;
+    node.served().await;
+    let kind = kind(request.key_type);
     if version >= KEYS_FROM {
-        let keys = request.coordinator_keys.into_iter();
-        let coordinators = keys.map(|key| no_coordinator(node, key, kind)).collect();
+        let mut coordinators = Vec::with_capacity(request.coordinator_keys.len());
+        for key in request.coordinator_keys {
+            coordinators.push(coordinator(node, &kind, key).await);
+        }
         return FindCoordinatorResponse::default().with_coordinators(coordinators);
     }
-    let found = no_coordinator(node, request.key, kind);
+    let found = coordinator(node, &kind, request.key).await;
     FindCoordinatorResponse::default()
         .with_error_code(found.error_code)
         .with_error_message(found.error_message)
@@ -58,32 +49,46 @@ pub fn answer(
         .with_port(found.port)
 }
 
-fn no_coordinator(node: &Node, key: StrBytes, kind: i8) -> Coordinator {
-    let refused = refusal(kind);
-    let line = || format!("FindCoordinator for {:?}: {refused}", key.as_str());
-    // Clients with assigned partitions that have a group id ask every second, for ever.
-    if kind == GROUP {
-        node.mention(line)
-    } else {
-        node.complain(line)
-    }
-    Coordinator::default()
-        .with_key(key)
-        .with_node_id((-1).into())
-        .with_port(-1)
-        .with_error_code(refused.code.to_wire())
-        .with_error_message(Some(text(&refused.message)))
-}
-
-fn refusal(kind: i8) -> Refusal {
-    match kind {
-        GROUP => Refusal::new(ErrorCode::CoordinatorNotAvailable, NO_GROUPS),
-        TRANSACTION => Refusal::new(ErrorCode::TransactionalIdAuthorizationFailed, NO_TRANSACTIONS),
+fn kind(wire: i8) -> Result<Kind, Refusal> {
+    match wire {
+        GROUP => Ok(Kind::Groups),
+        TRANSACTION => Ok(Kind::Transactions),
         other => {
             let message = format!("coordinators of kind {other} are not supported");
-            Refusal::new(ErrorCode::InvalidRequest, message)
+            Err(Refusal::new(ErrorCode::InvalidRequest, message))
         }
     }
+}
+
+async fn coordinator(node: &Node, kind: &Result<Kind, Refusal>, key: StrBytes) -> Coordinator {
+    let found = match kind {
+        Ok(kind) => endpoint(node, *kind, key.as_str()).await,
+        Err(refusal) => Err(refusal.clone()),
+    };
+    match found {
+        Ok(NodeEndpoint { id, host, port }) => Coordinator::default()
+            .with_key(key)
+            .with_node_id(broker_id(id))
+            .with_host(text(&host))
+            .with_port(i32::from(port))
+            .with_error_message(None),
+        Err(refused) => {
+            node.complain(|| format!("FindCoordinator for {:?}: {refused}", key.as_str()));
+            Coordinator::default()
+                .with_key(key)
+                .with_node_id((-1).into())
+                .with_port(-1)
+                .with_error_code(refused.code.to_wire())
+                .with_error_message(Some(text(&refused.message)))
+        }
+    }
+}
+
+async fn endpoint(node: &Node, kind: Kind, key: &str) -> Result<NodeEndpoint, Refusal> {
+    let id = find::coordinator_of(node, kind, key).await?;
+    node.shared.brokers.endpoint(id).ok_or_else(|| {
+        Refusal::new(ErrorCode::CoordinatorNotAvailable, "the coordinator has no address")
+    })
 }
 
 #[cfg(test)]
@@ -91,10 +96,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_has_a_coordinator() {
-        let code = |kind| refusal(kind).code;
-        assert_eq!(code(GROUP), ErrorCode::CoordinatorNotAvailable);
-        assert_eq!(code(TRANSACTION), ErrorCode::TransactionalIdAuthorizationFailed);
-        assert_eq!(code(2), ErrorCode::InvalidRequest);
+    fn kinds_of_keys() {
+        let code = |wire| kind(wire).map_err(|refusal| refusal.code);
+        assert_eq!(code(0), Ok(Kind::Groups));
+        assert_eq!(code(1), Ok(Kind::Transactions));
+        assert_eq!(code(2), Err(ErrorCode::InvalidRequest));
     }
 }

@@ -1,9 +1,10 @@
 //! ListOffsets (2), versions 1 to 11.
 //!
-//! - -1 is the high watermark (of a read-committed client too, as long as there are no
-//!   transactions), -2 and -4 the log start, -3 the record with the largest timestamp, -5 and -6
-//!   nothing without tiers; 0 and up the first record at that time or later.
-//! - A record at or beyond the high watermark is not shown: in the device tier it isn't durable.
+//! - -1 is the end: the high watermark, or the last stable offset for a client that reads committed
+//!   records. -2 and -4 the log start, -3 the record with the largest timestamp, -5 and -6 nothing
+//!   without tiers; 0 and up the first record at that time or later.
+//! - A record at or beyond the end is not shown: it isn't durable, or not committed. As in Kafka
+//!   there is then no answer, even when one before it would do.
 //! - The leader epoch that the client believes in is checked from version 4 on.
 //! - A special time that the request's version doesn't have yet is error 35, a partition that is
 //!   asked for twice is error 42.
@@ -23,6 +24,8 @@ use crate::units::{LeaderEpoch, Offset, Timestamp};
 use crate::wire::StrBytes;
 use crate::wire::error::ErrorCode;
 use crate::wire::topics::TopicKey;
+
+const READ_COMMITTED: i8 = 1;
 
 /// Which record a request looks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +60,7 @@ impl Target {
 pub async fn answer(node: &Node, request: ListOffsetsRequest, version: i16) -> ListOffsetsResponse {
     node.served().await;
     let twice = repeated(&request);
+    let is_committed = request.isolation_level == READ_COMMITTED;
     let mut topics = Vec::with_capacity(request.topics.len());
     for wanted in request.topics {
         let topic_name = wanted.name.0.clone();
@@ -71,7 +75,7 @@ pub async fn answer(node: &Node, request: ListOffsetsRequest, version: i16) -> L
                 Err(code) => Err(*code),
             };
             let found = match partition {
-                Ok(partition) => look(node, &partition, (wanted, version)).await,
+                Ok(partition) => look(node, (&partition, is_committed), (wanted, version)).await,
                 Err(code) => Err(code),
             };
             partitions.push(describe(wanted.partition_index, found));
@@ -112,7 +116,7 @@ fn describe(
 
 async fn look(
     node: &Node,
-    partition: &Partition,
+    (partition, is_committed): (&Partition, bool),
     (wanted, version): (&ListOffsetsPartition, i16),
 ) -> Result<Option<FoundRecord>, ErrorCode> {
     let target = Target::of(wanted.timestamp, version).ok_or(ErrorCode::UnsupportedVersion)?;
@@ -120,7 +124,7 @@ async fn look(
     check_epoch(LeaderEpoch(wanted.current_leader_epoch), epoch)?;
     let cursors = partition.cursors();
     let found = match target {
-        Target::Latest => Ok(Some((Timestamp::NONE, cursors.high_watermark, epoch))),
+        Target::Latest => Ok(Some((Timestamp::NONE, end_of(partition, is_committed), epoch))),
         Target::Earliest => {
             let epoch = partition.epoch_of(cursors.log_start);
             Ok(Some((Timestamp::NONE, cursors.log_start, epoch)))
@@ -133,15 +137,20 @@ async fn look(
         node.complain(|| format!("{}: {error}", partition.directory().display()));
         errors::of_read(&error)
     })?;
-    let end = partition.cursors().high_watermark;
+    let end = end_of(partition, is_committed);
     Ok(found.filter(|(_, offset, _)| is_shown(target, *offset, end)))
 }
 
-/// Whether a client may see the offset: a record that is found lies below the high watermark.
-fn is_shown(target: Target, offset: Offset, high_watermark: Offset) -> bool {
+/// Where the partition ends for this client.
+fn end_of(partition: &Partition, is_committed: bool) -> Offset {
+    if is_committed { partition.last_stable() } else { partition.cursors().high_watermark }
+}
+
+/// Whether a client may see the offset: a record that is found lies before the end.
+fn is_shown(target: Target, offset: Offset, end: Offset) -> bool {
     match target {
         Target::Earliest | Target::Latest | Target::Tiered => true,
-        Target::LargestTimestamp | Target::At(_) => offset < high_watermark,
+        Target::LargestTimestamp | Target::At(_) => offset < end,
     }
 }
 
@@ -169,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_beyond_the_high_watermark_is_not_shown() {
+    fn a_record_beyond_the_end_is_not_shown() {
         let at = Target::At(Timestamp(5));
         assert!(is_shown(at, Offset(6), Offset(7)));
         assert!(!is_shown(at, Offset(7), Offset(7)));

@@ -74,6 +74,52 @@ pub mod unregister_broker;
 
 pub mod update_features;
 
+mod transactions;
+
+pub mod add_partitions_to_txn;
+
+pub mod add_offsets_to_txn;
+
+pub mod end_txn;
+
+pub mod txn_offset_commit;
+
+pub mod write_txn_markers;
+
+pub mod describe_transactions;
+
+pub mod list_transactions;
+
+pub mod describe_producers;
+
+mod groups;
+
+pub mod join_group;
+
+pub mod sync_group;
+
+pub mod heartbeat;
+
+pub mod leave_group;
+
+pub mod consumer_group_heartbeat;
+
+pub mod consumer_group_describe;
+
+pub mod offset_commit;
+
+pub mod offset_fetch;
+
+pub mod describe_groups;
+
+pub mod list_groups;
+
+pub mod delete_groups;
+
+pub mod offset_delete;
+
+pub(super) use groups::client;
+
 use kafka_protocol::messages;
 
 use crate::broker::node::Node;

@@ -1,5 +1,6 @@
 //! The server's settings.
 
+use super::coordinator_settings::COORDINATORS;
 use super::table::{
     CLEANUP, COMPRESSION, INDEX_BYTES, LZ4_LEVEL, ONE, SEGMENT_BYTES, Setting, TIMESTAMP_TYPE,
     ZSTD_LEVEL,
@@ -9,7 +10,7 @@ use super::value::Kind;
 const NEVER: Option<&str> = Some("9223372036854775807");
 const DAY_MS: Option<&str> = Some("86400000");
 
-const fn of(
+pub(super) const fn of(
     name: &'static str,
     kind: Kind,
     default: Option<&'static str>,
@@ -19,7 +20,19 @@ const fn of(
 }
 
 /// The server's settings, in the order of the documentation.
-pub const SERVER: &[Setting] = &[
+pub const SERVER: &[Setting] = &joined::<{ BROKER.len() + COORDINATORS.len() }>();
+
+const fn joined<const COUNT: usize>() -> [Setting; COUNT] {
+    let mut all = [BROKER[0]; COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        all[at] = if at < BROKER.len() { BROKER[at] } else { COORDINATORS[at - BROKER.len()] };
+        at += 1;
+    }
+    all
+}
+
+const BROKER: &[Setting] = &[
     of(
         "node.id",
         Kind::INT_NOT_NEGATIVE,

@@ -1,0 +1,126 @@
+//! What coordinators are configured with.
+
+use super::Values;
+use crate::broker::config::value::items;
+use crate::coordinator::group::GroupSettings;
+use crate::coordinator::group::settings::{Assignor, ConsumerSettings};
+use crate::units::usize_of;
+
+/// What a batch takes besides its records, generously.
+const BATCH_OVERHEAD: u64 = 1024;
+
+const MINUTE_MS: i64 = 60_000;
+
+/// An internal topic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InternalTopicConfig {
+    /// How many partitions it is made with.
+    pub partitions: u32,
+    /// `segment.bytes` of the topic.
+    pub segment_bytes: u32,
+}
+
+/// The settings of groups and transactions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CoordinatorConfig {
+    /// `__consumer_offsets`.
+    pub offsets_topic: InternalTopicConfig,
+    /// `__transaction_state`.
+    pub transaction_topic: InternalTopicConfig,
+    /// Groups.
+    pub groups: GroupSettings,
+    /// Transactions.
+    pub transactions: TransactionConfig,
+}
+
+/// The settings of transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransactionConfig {
+    /// Longest timeout that a producer may ask for.
+    pub timeout_ms_max: i32,
+    /// How long an unused transactional id is kept.
+    pub id_expiration_ms: u64,
+    /// How often transactions that are open for too long are looked for.
+    pub abort_interval_ms: u64,
+    /// How often unused ids are looked for.
+    pub expiration_interval_ms: u64,
+    /// Whether partitions ask before they take the first batch of a transaction.
+    pub is_verified: bool,
+    /// How long a batch waits for the end of the transaction before.
+    pub add_wait_ms_max: u64,
+    /// Time between two tries meanwhile.
+    pub add_again_after_ms: u64,
+}
+
+impl CoordinatorConfig {
+    pub(super) fn from_values(values: &Values<'_>) -> CoordinatorConfig {
+        CoordinatorConfig {
+            offsets_topic: InternalTopicConfig {
+                partitions: values.count("offsets.topic.num.partitions"),
+                segment_bytes: values.count("offsets.topic.segment.bytes"),
+            },
+            transaction_topic: InternalTopicConfig {
+                partitions: values.count("transaction.state.log.num.partitions"),
+                segment_bytes: values.count("transaction.state.log.segment.bytes"),
+            },
+            groups: groups(values),
+            transactions: TransactionConfig::from_values(values),
+        }
+    }
+}
+
+impl TransactionConfig {
+    fn from_values(values: &Values<'_>) -> TransactionConfig {
+        let ms = |name| u64::from(values.count(name));
+        TransactionConfig {
+            timeout_ms_max: values.int("transaction.max.timeout.ms"),
+            id_expiration_ms: ms("transactional.id.expiration.ms"),
+            abort_interval_ms: ms("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            expiration_interval_ms: ms(
+                "transaction.remove.expired.transaction.cleanup.interval.ms",
+            ),
+            is_verified: values.text("transaction.partition.verification.enable") == "true",
+            add_wait_ms_max: ms("add.partitions.to.txn.retry.backoff.max.ms"),
+            add_again_after_ms: ms("add.partitions.to.txn.retry.backoff.ms"),
+        }
+    }
+}
+
+fn groups(values: &Values<'_>) -> GroupSettings {
+    let count = |name| usize_of(u64::from(values.count(name)));
+    let batch = values.bytes("message.max.bytes").0.saturating_sub(BATCH_OVERHEAD);
+    GroupSettings {
+        session_timeout_min_ms: values.int("group.min.session.timeout.ms"),
+        session_timeout_max_ms: values.int("group.max.session.timeout.ms"),
+        initial_delay_ms: values.int("group.initial.rebalance.delay.ms"),
+        members_max: count("group.max.size"),
+        groups_max: count("uringlog.groups.max"),
+        offsets_max: count("uringlog.group.offsets.max"),
+        metadata_max: values.int("offset.metadata.max.bytes"),
+        retention_ms: values.number("offsets.retention.minutes").saturating_mul(MINUTE_MS),
+        retention_check_ms: values.number("offsets.retention.check.interval.ms"),
+        consumer: consumer(values),
+        write_bytes_max: usize_of(batch),
+    }
+}
+
+fn consumer(values: &Values<'_>) -> ConsumerSettings {
+    let policy = values.text("group.consumer.migration.policy");
+    let named = items(values.text("group.consumer.assignors"));
+    let assignors = named.map(|it| Assignor::named(it).expect("the value was checked"));
+    let mut assignors: Vec<Assignor> = assignors.collect();
+    if assignors.is_empty() {
+        // As if it were not set: groups can't do without.
+        assignors = vec![Assignor::Uniform, Assignor::Range];
+    }
+    ConsumerSettings {
+        session_timeout_ms: values.int("group.consumer.session.timeout.ms"),
+        heartbeat_interval_ms: values.int("group.consumer.heartbeat.interval.ms"),
+        members_max: usize_of(u64::from(values.count("group.consumer.max.size"))),
+        assignors,
+        assignment_interval_ms: values.int("group.consumer.assignment.interval.ms"),
+        regex_refresh_ms: values.int("group.consumer.regex.refresh.interval.ms"),
+        can_upgrade: matches!(policy, "bidirectional" | "upgrade"),
+        can_downgrade: matches!(policy, "bidirectional" | "downgrade"),
+    }
+}

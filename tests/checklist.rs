@@ -14,7 +14,6 @@ mod records;
 mod segments;
 #[path = "checklist/startup.rs"]
 mod startup;
-#[expect(dead_code, reason = "each test uses its own part")]
 mod support;
 #[path = "checklist/table.rs"]
 mod table;

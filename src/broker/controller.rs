@@ -302,18 +302,15 @@ impl Controller {
     }
 
     async fn producer_ids(&mut self) -> Result<ProducerIdBlock, Refusal> {
-        let next = self.log.image().next_producer_id();
-        let end = next.checked_add(PRODUCER_ID_BLOCK).ok_or_else(|| {
-            Refusal::new(ErrorCode::UnknownServerError, "all producer ids have been given out")
-        })?;
+        let block = block_at(self.log.image().next_producer_id())?;
         let record = MetadataRecord::ProducerIds {
             broker: self.node.shared.node,
             broker_epoch: 0,
-            next: ProducerId(end),
+            next: ProducerId(block.end),
         };
         let written = self.log.write(&[vec![record]]).await;
         written.map_err(|error| storage_refusal(&error))?;
-        Ok(ProducerIdBlock { next, end })
+        Ok(block)
     }
 
     /// Sends the image to all shards and gathers how they followed; `None` when one has stopped.
@@ -373,6 +370,17 @@ impl Controller {
     }
 }
 
+/// The block of producer ids that begins here.
+fn block_at(next: i64) -> Result<ProducerIdBlock, Refusal> {
+    match next.checked_add(PRODUCER_ID_BLOCK) {
+        Some(end) => Ok(ProducerIdBlock { next, end }),
+        None => {
+            let message = "all producer ids have been given out";
+            Err(Refusal::new(ErrorCode::UnknownServerError, message))
+        }
+    }
+}
+
 fn storage_refusal(error: &MetadataError) -> Refusal {
     tracing::error!("{error}");
     Refusal::new(ErrorCode::KafkaStorageError, error.to_string())
@@ -380,4 +388,18 @@ fn storage_refusal(error: &MetadataError) -> Refusal {
 
 fn stopping() -> Refusal {
     Refusal::new(ErrorCode::BrokerNotAvailable, "the broker is being stopped")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn producer_ids_end_with_a_refusal() {
+        let last = i64::MAX - PRODUCER_ID_BLOCK;
+        assert_eq!(block_at(0).map(|it| (it.next, it.end)), Ok((0, PRODUCER_ID_BLOCK)));
+        assert_eq!(block_at(last).map(|it| (it.next, it.end)), Ok((last, i64::MAX)));
+        let refusal = block_at(last + 1).map(|it| it.end).expect_err("there are no more");
+        assert_eq!(refusal.code, ErrorCode::UnknownServerError);
+    }
 }

@@ -9,8 +9,8 @@
 //! - Internal topics are INVALID_TOPIC_EXCEPTION to all but the client that calls itself
 //!   `__admin_client`, as in Kafka (`ReplicaManager#appendRecordsToLeader`).
 //! - zstd needs version 7, or it is error 76.
-//! - Batches of a transaction go by `vouch`: the first one for a partition waits for the word of the
-//!   transaction's coordinator, and those behind it on the connection wait with it. Without a
+//! - Batches of a transaction go by `vouch`: the first one for a partition waits for the word of
+//!   the transaction's coordinator, and those behind it on the connection wait with it. Without a
 //!   transactional id they are error 53.
 
 mod vouch;

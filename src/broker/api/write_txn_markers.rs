@@ -1,5 +1,5 @@
-//! WriteTxnMarkers (27), versions 1 and 2: ends of transactions for partitions of this shard, from a
-//! coordinator elsewhere, or from an operator who ends a hanging one (`kafka-transactions abort`).
+//! WriteTxnMarkers (27), versions 1 and 2: ends of transactions for partitions of this shard, from
+//! a coordinator elsewhere, or from an operator who ends a hanging one (by `kafka-transactions`).
 //!
 //! - A partition that isn't on this shard is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka.
 //! - From version 2 on a marker says which transaction version it is of: with version 2 it has to

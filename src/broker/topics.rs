@@ -1,6 +1,6 @@
 //! What topic may be made: checks of a request against settings and image, in Kafka's order.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use kafka_protocol::messages::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
@@ -41,12 +41,7 @@ pub fn check(
         check_replication(wanted.replication_factor)?;
         check_partitions(wanted.num_partitions, config.partitions_default)?
     } else {
-        if wanted.num_partitions != DEFAULT || i32::from(wanted.replication_factor) != DEFAULT {
-            return Err(Refusal::new(
-                ErrorCode::InvalidRequest,
-                "with a replica assignment, partitions and replication factor must both be -1",
-            ));
-        }
+        check_left_open(wanted)?;
         check_assignments(&wanted.assignments, brokers)?
     };
     let overrides = check_configs(&wanted.configs, config)?;
@@ -62,12 +57,12 @@ pub fn check(
 pub fn admit(new: &NewTopic, image: &Image, config: &ServerConfig) -> Result<(), Refusal> {
     let name = &new.name;
     if image.topic(name.as_str()).is_some() {
-        let message = format!("topic {name} exists already");
+        let message = format!("Topic '{name}' already exists.");
         return Err(Refusal::new(ErrorCode::TopicAlreadyExists, message));
     }
     if let Some(other) = image.colliding(name) {
-        let message =
-            format!("topic {name} collides with {other}: metrics can't tell '.' from '_' in names");
+        // Metrics can't tell '.' from '_' in names.
+        let message = format!("Topic '{name}' collides with existing topic: {other}");
         return Err(Refusal::new(ErrorCode::InvalidTopicException, message));
     }
     check_total(image, u64::from(new.partitions), config)
@@ -147,7 +142,7 @@ fn check_replication(factor: i16) -> Result<(), Refusal> {
         )),
         _ => Err(Refusal::new(
             ErrorCode::InvalidReplicationFactor,
-            format!("replication factor {factor}: use 1 (or -1)"),
+            "Replication factor must be larger than 0, or -1 to use the default value.",
         )),
     }
 }
@@ -155,6 +150,10 @@ fn check_replication(factor: i16) -> Result<(), Refusal> {
 fn check_partitions(wanted: i32, default: u32) -> Result<u32, Refusal> {
     if wanted == DEFAULT {
         return Ok(default);
+    }
+    if wanted < 1 {
+        let message = "Number of partitions was set to an invalid non-positive value.";
+        return Err(Refusal::new(ErrorCode::InvalidPartitions, message));
     }
     match u32::try_from(wanted) {
         Ok(partitions @ 1..=TOPIC_PARTITIONS_MAX) => Ok(partitions),
@@ -165,6 +164,22 @@ fn check_partitions(wanted: i32, default: u32) -> Result<u32, Refusal> {
     }
 }
 
+/// With a manual assignment, numbers of partitions and replicas follow from it.
+fn check_left_open(wanted: &CreatableTopic) -> Result<(), Refusal> {
+    let refused = |what: &str| {
+        let message =
+            format!("A manual partition assignment was specified, but {what} was not set to -1.");
+        Err(Refusal::new(ErrorCode::InvalidRequest, message))
+    };
+    if i32::from(wanted.replication_factor) != DEFAULT {
+        return refused("replication factor");
+    }
+    if wanted.num_partitions != DEFAULT {
+        return refused("numPartitions");
+    }
+    Ok(())
+}
+
 /// A manual assignment must name every partition from 0 on once, with one of our brokers. Which one
 /// doesn't matter: all of them are this process, and the placement spreads the partitions.
 fn check_assignments(
@@ -172,21 +187,21 @@ fn check_assignments(
     brokers: &Brokers,
 ) -> Result<u32, Refusal> {
     let invalid = |message: String| Refusal::new(ErrorCode::InvalidReplicaAssignment, message);
+    let ours: Vec<i32> = brokers.iter().map(|(id, _, _)| id.0).collect();
+    let mut numbers = BTreeSet::new();
     for assignment in assignments {
         let partition = assignment.partition_index;
-        match assignment.broker_ids.as_slice() {
-            [broker] if brokers.iter().any(|(id, _, _)| id.0 == broker.0) => {}
-            [broker] => {
-                return Err(invalid(format!("partition {partition}: no broker {}", broker.0)));
-            }
-            [] => return Err(invalid(format!("partition {partition} has no replica"))),
-            more => check_replication(i16::try_from(more.len()).unwrap_or(i16::MAX))?,
+        if !numbers.insert(partition) {
+            return Err(invalid(format!(
+                "Found multiple manual partition assignments for partition {partition}"
+            )));
         }
+        let replicas: Vec<i32> = assignment.broker_ids.iter().map(|id| id.0).collect();
+        check_replicas(&replicas, &ours)?;
     }
-    let mut numbers: Vec<i32> = assignments.iter().map(|it| it.partition_index).collect();
-    numbers.sort_unstable();
     if !numbers.iter().copied().eq(0..i32::try_from(numbers.len()).unwrap_or(i32::MAX)) {
-        return Err(invalid("partitions must be numbered from 0 without a gap".to_owned()));
+        let message = "partitions should be a consecutive 0-based integer sequence";
+        return Err(invalid(message.to_owned()));
     }
     check_partitions(i32::try_from(u64_of(numbers.len())).unwrap_or(i32::MAX), 1)
 }

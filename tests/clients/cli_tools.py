@@ -48,7 +48,12 @@ EXPLAINED = [
         r"^configs --describe --entity-type brokers --entity-name 1 --all",
         "settings that mean nothing here are unknown, others are ours",
     ),
-    (r"^console-producer --topic compacted$", "records without a key are not looked for"),
+    (r"^console-producer --topic compacted$", "the refusal is worded otherwise"),
+    (
+        r"^configs --describe --entity-type brokers --entity-default",
+        "Kafka keeps min.insync.replicas of all brokers in its metadata log (KIP-966)",
+    ),
+    (r"^metadata-quorum describe --status", "the voter has no listener of its own"),
     (r"^configs .*--all", "settings of tiered storage are not known here"),
     (
         r"^topics --describe",
@@ -61,11 +66,12 @@ EXPLAINED = [
 ]
 
 
-def substitutions(bootstrap):
+def substitutions(server):
     """What is replaced before two texts are compared, in this order."""
-    host, port = bootstrap.rsplit(":", 1)
+    host, port = server.bootstrap.rsplit(":", 1)
     return [
-        (rf"(?:{re.escape(host)}|localhost|/127\.0\.0\.1):{port}", "HOST:PORT"),
+        (re.escape(str(server.data)), "DATA"),
+        (rf"(?:{re.escape(host)}|localhost|(?<!/)/127\.0\.0\.1):{port}", "HOST:PORT"),
         (rf"\b{port}\b", "PORT"),
         (r"\[20\d\d-\d\d-\d\d [\d:,]+\] ", ""),
         (r"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,:]\d+", "TIME"),
@@ -85,8 +91,8 @@ def substitutions(bootstrap):
 MEASURED = ("producer-perf", "consumer-perf", "metadata-quorum", "e2e-latency")
 
 
-def normalised(command, text, bootstrap):
-    for pattern, instead in substitutions(bootstrap):
+def normalised(command, text, server):
+    for pattern, instead in substitutions(server):
         text = re.sub(pattern, instead, text)
     if command.tool in MEASURED:
         text = re.sub(r"(?<![\w.])\d+(?:[.,]\d+)*(?![\w])", "N", text)
@@ -95,7 +101,8 @@ def normalised(command, text, bootstrap):
     if command.tool in MEASURED:
         # How often progress is shown is a matter of speed.
         lines = list(dict.fromkeys(lines))
-    return lines
+    # Tools go through hash maps and print to two streams: the order of lines is chance.
+    return sorted(lines)
 
 
 class Side:
@@ -177,7 +184,7 @@ def run_all(rows, sides, commands, options):
     for number, command in enumerate(commands, 1):
         outcomes = [side.run(command, options.timeout) for side in sides]
         texts = [
-            normalised(command, outcome.text, side.server.bootstrap)
+            normalised(command, outcome.text, side.server)
             for side, outcome in zip(sides, outcomes)
         ]
         same = texts[0] == texts[1] and outcomes[0].status == outcomes[1].status
@@ -220,7 +227,7 @@ def write_table(rows, groups, versions):
         f"`scripts/cli-tools` on {time.strftime('%Y-%m-%d')}, tools and broker of {versions}: the "
         "same commands, in this order, against Kafka and against uringlog. A cell tells the exit "
         "status and how many lines were printed; texts are compared without ids, addresses, times "
-        "and rates. Everything that was printed is in [cli-tools/](cli-tools/), with the "
+        "and rates, and whatever the order of their lines. Everything that was printed is in [cli-tools/](cli-tools/), with the "
         "differences in [differences.txt](cli-tools/differences.txt).",
         "",
         f"{len(rows)} commands: {same} say the same, {named} differ for the reason that is named, "

@@ -228,11 +228,13 @@ const METRICS: &[(&str, Kind, &str, &str)] = &[
 pub fn describe_metrics(overrides: &BTreeMap<String, String>) -> Vec<Described> {
     let describe = |(name, kind, default, text): &(&'static str, Kind, &str, &'static str)| {
         let own = overrides.get(*name);
+        let source = own.map_or(ConfigSource::Default, |_| ConfigSource::ClientMetrics);
+        let synonym = |value: &String| Synonym { name, value: Some(value.clone()), source };
         Described {
             name,
             value: Some(own.map_or(*default, String::as_str).to_owned()),
-            source: own.map_or(ConfigSource::Default, |_| ConfigSource::ClientMetrics),
-            synonyms: Vec::new(),
+            source,
+            synonyms: own.map(synonym).into_iter().collect(),
             type_code: kind.type_code(),
             is_read_only: false,
             documentation: text,

@@ -33,6 +33,7 @@ CLIENTS = {
     "flights": ["flights.py", "--producer", "confluent", "--consumer", "kafka-python"],
     "flights-back": ["flights.py", "--producer", "kafka-python", "--consumer", "confluent"],
     "kills": ["kills.py"],
+    "groups": ["groups.py"],
     "takeover": ["kafka_takes_over.py"],
 }
 Cell = namedtuple("Cell", "client engine tier shards")
@@ -45,6 +46,7 @@ QUICK = (
     Cell("flights", "uring", "device", 2),
     Cell("flights-back", "plain-file", "page-cache", 1),
     Cell("kills", "uring", "device", 2),
+    Cell("groups", "uring", "device", 2),
     Cell("takeover", "uring", "device", 2),
 )
 CELL_S = 1200
@@ -96,6 +98,8 @@ def client_command(cell, arguments, under_test):
     command += ["--bootstrap", under_test.bootstrap]
     if cell.client == "kills":
         command += ["--midway", under_test.restart_command, "--kills", str(arguments.kills)]
+    if cell.client == "groups":
+        command += ["--midway", under_test.restart_command]
     if cell.client.startswith("flights"):
         command += ["--midway", under_test.restart_command]
         command += ["--at-least-once"] if cell.engine == "stock" else []

@@ -28,7 +28,7 @@ from java import Tools
 
 PARTITIONS = 6
 SESSION_MS = 6000
-PARTS = ("sharing", "static", "grown", "python", "java")
+PARTS = ("sharing", "static", "change", "regex", "grown", "python", "java")
 # What ways there are: label, the members' settings.
 WAYS = {
     "range": {"group.protocol": "classic", "partition.assignment.strategy": "range"},
@@ -336,6 +336,60 @@ class Checks:
         report.equal("kafka-python: committed", self.ends(group, topic), [each] * PARTITIONS)
         report.step("kafka-python")
 
+    def kind(self, group):
+        listed = self.admin.list_consumer_groups().result(30).valid
+        return next((it.type.name for it in listed if it.group_id == group), None)
+
+    def change(self, count):
+        """Clients are changed over to the other protocol one by one, and back."""
+        report, topic, group = self.report, self.topic("change"), lib.topic_name("group", "change")
+        produce(self.bootstrap, topic, count)
+
+        def member(way):
+            return Member(self.bootstrap, group, [topic], WAYS[way])
+
+        old = [member("range"), member("range")]
+        wait_for_shares(report, "change: two with the classic protocol", old, [3, 3])
+        report.equal("change: the group's type at first", self.kind(group), "CLASSIC")
+        new = [member("uniform")]
+        wait_for_shares(report, "change: one of three is changed", old + new, [2, 2, 2])
+        report.equal("change: the group's type then", self.kind(group), "CONSUMER")
+        for one in old:
+            one.end()
+        wait_for_shares(report, "change: all are changed", new, [6])
+        wait_for(report, "change: all is read", old + new, count)
+        back = [member("range")]
+        wait_for_shares(report, "change: one is changed back", new + back, [3, 3])
+        for one in new:
+            one.end()
+        wait_for_shares(report, "change: all are changed back", back, [6])
+        report.equal("change: the group's type at last", self.kind(group), "CLASSIC")
+        produce(self.bootstrap, topic, count, count)
+        wait_for(report, "change: it goes on", back + new + old, 2 * count)
+        for one in back:
+            one.end()
+        each = 2 * count // PARTITIONS
+        report.equal("change: committed", self.ends(group, topic), [each] * PARTITIONS)
+        report.step("change")
+
+    def regex(self, way):
+        """Topics that match, those that come later, too."""
+        report, group = self.report, lib.topic_name("group", "regex")
+        prefix = lib.topic_name("groups", "regex")
+
+        def make(number):
+            name = f"{prefix}-{number}"
+            self.admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+
+        make(1)
+        members = [Member(self.bootstrap, group, [f"^{prefix}-.*"], WAYS[way]) for _ in range(2)]
+        wait_for_shares(report, f"regex {way}: one topic", members, [3, 3])
+        make(2)
+        wait_for_shares(report, f"regex {way}: a topic that came later", members, [6, 6])
+        for one in members:
+            one.end()
+        report.step(f"regex {way}")
+
     def grown(self, way):
         """Partitions are added under a running group, and the topic is made anew."""
         report = self.report
@@ -418,8 +472,12 @@ def body():
             checks.sharing(way, each)
         if "static" in arguments.parts:
             checks.static(way)
+        if "regex" in arguments.parts:
+            checks.regex(way)
         if "grown" in arguments.parts:
             checks.grown(way)
+    if "change" in arguments.parts:
+        checks.change(each)
     if "python" in arguments.parts:
         checks.kafka_python(each)
     if "java" in arguments.parts:

@@ -129,22 +129,23 @@ class Checks:
     def __init__(self, report, arguments):
         self.report, self.bootstrap = report, arguments.bootstrap
         self.midway = arguments.midway
-        self.admin = AdminClient(
-            {"bootstrap.servers": arguments.bootstrap, "log_level": 0}
-        )
         self.tools = Tools(arguments.bootstrap)
+
+    @property
+    def admin(self):
+        """A new one each time: one that has seen its broker die may never send again what asks
+        for a group's coordinator, with Kafka, too."""
+        self.client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return self.client
 
     def topic(self, label):
         name = lib.topic_name("groups", label)
-        made = self.admin.create_topics([NewTopic(name, PARTITIONS, 1)])
-        made[name].result(30)
+        self.admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
         return name
 
     def ends(self, group, topic):
         wanted = [TopicPartition(topic, it) for it in range(PARTITIONS)]
-        # One that has seen its broker die may never send this again, with Kafka, too.
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        answer = admin.list_consumer_group_offsets(
+        answer = self.admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, wanted)], require_stable=True
         )
         return [it.offset for it in answer[group].result(30).topic_partitions]

@@ -99,11 +99,13 @@ fn per_request(engine: EngineChoice) -> u64 {
     for _ in 0..REQUESTS {
         exchange(&mut stream, &request, &mut buffer);
     }
+    counting::take_largest();
     let before = counting::allocations();
     for _ in 0..REQUESTS {
         exchange(&mut stream, &request, &mut buffer);
     }
     let during = counting::allocations() - before;
+    println!("{engine:?}: {} bytes at once at most", counting::take_largest());
     drop(stream);
     server.stop().expect("a clean stop");
     during.div_ceil(REQUESTS)

@@ -15,7 +15,8 @@ const END: &str = "<!-- settings: end -->\n";
 const RENEW: &str = "RENEW_README";
 const LINE_COLUMNS_MAX: usize = 120;
 /// Programs that examples may use beside our own.
-const FOREIGN: &[&str] = &["kcat", "curl", "grep", "printf", "echo", "ls", "export"];
+const FOREIGN: &[&str] =
+    &["kcat", "curl", "grep", "printf", "echo", "ls", "export", "mkdir", "tar", "cd"];
 
 fn top() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

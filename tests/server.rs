@@ -1,8 +1,12 @@
 //! The real binary, driven over raw sockets: what clients and hosts do wrong, what a kill leaves
 //! behind, what the counters say.
 
+#[path = "server/admin.rs"]
+mod admin;
 #[path = "server/batches.rs"]
 mod batches;
+#[path = "server/compaction.rs"]
+mod compaction;
 #[path = "server/counts.rs"]
 mod counts;
 #[path = "server/frames.rs"]
@@ -25,6 +29,8 @@ mod no_io_uring;
 mod places;
 #[path = "server/proofs.rs"]
 mod proofs;
+#[path = "server/quotas.rs"]
+mod quotas;
 #[path = "server/readers.rs"]
 mod readers;
 #[path = "server/requests.rs"]
@@ -32,5 +38,9 @@ mod requests;
 #[path = "wire/samples.rs"]
 #[expect(dead_code, reason = "the requests alone are wanted here")]
 mod samples;
+#[path = "server/sessions.rs"]
+mod sessions;
 #[path = "server/support/mod.rs"]
 mod support;
+#[path = "server/transactions.rs"]
+mod transactions;

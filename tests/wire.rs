@@ -18,6 +18,8 @@ mod hostile;
 mod produce;
 #[path = "wire/samples.rs"]
 mod samples;
+#[path = "wire/table.rs"]
+mod table;
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;

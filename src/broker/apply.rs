@@ -79,13 +79,15 @@ impl Node {
     async fn apply(&self, image: Arc<Image>) -> Applied {
         let mut applied = Applied::default();
         let before = self.image();
+        self.follow_settings(&before, &image);
         for topic in image.topics() {
             // A topic that didn't change has nothing to open.
             if before.topic_by_id(topic.id).is_some_and(|known| Arc::ptr_eq(known, topic)) {
                 continue;
             }
             for partition in topic.partitions().filter(|number| self.owns(topic.id, *number)) {
-                if self.open_partition(topic.id, partition).is_some() {
+                if let Some(open) = self.open_partition(topic.id, partition) {
+                    self.reconfigure(&open, topic);
                     continue;
                 }
                 if let Err(reason) = self.bring(&image, (topic, partition), &mut applied).await {
@@ -102,6 +104,33 @@ impl Node {
             self.retire(&topic, &mut applied).await;
         }
         applied
+    }
+
+    /// Settings of the broker that changed: every open partition follows.
+    fn follow_settings(&self, before: &Image, image: &Image) {
+        let node = self.shared.node;
+        let now = image.settings().of_brokers(node);
+        if Arc::ptr_eq(before.settings(), image.settings())
+            || before.settings().of_brokers(node) == now
+        {
+            return;
+        }
+        self.set_config(self.shared.config.changed(&now.0, &now.1));
+        for topic in before.topics() {
+            for partition in topic.partitions() {
+                if let Some(open) = self.open_partition(topic.id, partition) {
+                    self.reconfigure(&open, topic);
+                }
+            }
+        }
+    }
+
+    /// The partition goes by the topic's configs from now on.
+    fn reconfigure(&self, partition: &Partition, topic: &Topic) {
+        let config = TopicConfigs::new(&self.config()).resolve(&topic.overrides);
+        if partition.config() != config {
+            partition.reconfigure(config);
+        }
     }
 
     fn owns(&self, topic: TopicId, partition: PartitionId) -> bool {
@@ -121,7 +150,7 @@ impl Node {
             topic: topic.name.clone(),
             partition,
             topic_id: topic.id,
-            config: TopicConfigs::new(&self.shared.config).resolve(&topic.overrides),
+            config: TopicConfigs::new(&self.config()).resolve(&topic.overrides),
             leader_epoch: epoch,
         };
         let opened = match self.arrival(&key, topic.id, image)? {
@@ -189,6 +218,7 @@ impl Node {
         let opened = self.engine.open(spec, opening);
         let (partition, report) = opened.map_err(|error| error.to_string())?;
         tell(key, &report);
+        partition.set_first_dirty(self.shared.checkpoints.first_dirty(key));
         partition.become_leader(partition.leader_epoch());
         Ok((partition, report))
     }
@@ -214,6 +244,7 @@ impl Node {
             PartitionReport {
                 key: (topic.name.clone(), number),
                 recovery_point: cursors.recovery_point,
+                first_dirty: partition.first_dirty(),
                 log_start: partition.needs_log_start_checkpoint().then_some(cursors.log_start),
                 high_watermark: cursors.high_watermark,
             }
@@ -237,7 +268,9 @@ impl Node {
         let checkpoints = &self.shared.checkpoints;
         let recovery_point = checkpoints.recovery_point(&key).unwrap_or(Offset(0));
         let log_start = checkpoints.log_start(&key);
-        PartitionReport { key, recovery_point, log_start, high_watermark: recovery_point }
+        let first_dirty = checkpoints.first_dirty(&key);
+        let high_watermark = recovery_point;
+        PartitionReport { key, recovery_point, log_start, first_dirty, high_watermark }
     }
 
     /// Clean stop, once no client is connected: closes every partition and says where they stand.

@@ -49,7 +49,7 @@ pub fn start(
     config: &ServerConfig,
     shards: Vec<Mailbox<ShardOrder>>,
 ) -> Chores {
-    // All three are written together: they are small, and agree with each other then.
+    // All are written together: they are small, and agree with each other then.
     let checkpoint_ms = config
         .recovery_point_checkpoint_ms
         .min(config.log_start_checkpoint_ms)

@@ -8,6 +8,8 @@
 mod coordinator_settings;
 mod coordinators;
 mod describe;
+mod dynamic;
+mod groups;
 mod markdown;
 mod server_settings;
 mod source;
@@ -21,15 +23,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use coordinators::{CoordinatorConfig, InternalTopicConfig};
-pub use describe::{ConfigSource, Described, Synonym, describe_server, describe_topic};
+pub use coordinators::{CoordinatorConfig, InternalTopicConfig, TransactionConfig};
+pub use describe::{
+    ConfigSource, Described, Synonym, describe_common, describe_metrics, describe_server,
+    describe_topic,
+};
+pub use dynamic::{
+    DynamicError, is_dynamic, server_list_default, server_name_of, topic_list_default,
+    validate_dynamic,
+};
+pub use groups::{GroupConfigError, describe_group, validate_group};
 pub use markdown::markdown_table;
 pub use source::Origin;
 pub use topic::{TopicConfigError, TopicConfigs};
 pub use value::TypeCode;
 
 use crate::log::config::Durability;
-use crate::shard::{JournalMode, JournalOptions};
+use crate::shard::{CleanerOptions, JournalMode, JournalOptions};
 use crate::units::{BrokerId, ByteCount};
 use source::{Given, SyntaxError};
 
@@ -52,6 +62,7 @@ pub struct Sources {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServerConfig {
     given: BTreeMap<&'static str, Value>,
+    layers: dynamic::Layers,
     /// `node.id`.
     pub node_id: BrokerId,
     /// `log.dirs` or `log.dir`, when given.
@@ -66,6 +77,8 @@ pub struct ServerConfig {
     pub fetch_bytes_max: ByteCount,
     /// `max.connections`, for each shard.
     pub connections_max: u32,
+    /// `max.incremental.fetch.session.cache.slots`, for each shard.
+    pub fetch_sessions_max: u32,
     /// `connections.max.idle.ms`; `None` is for ever.
     pub connection_idle_ms_max: Option<u64>,
     /// `log.retention.check.interval.ms`.
@@ -80,6 +93,8 @@ pub struct ServerConfig {
     pub high_watermark_checkpoint_ms: u64,
     /// What groups and transactions are configured with.
     pub coordinators: CoordinatorConfig,
+    /// `log.cleaner.enable` and the others of the cleaner, of all shards.
+    pub cleaner: CleanerOptions,
     /// `journal.enable`, `journal.bytes` and `journal.plan.bytes.max`.
     pub journal: JournalOptions,
     /// `uringlog.splice.bytes.min`.
@@ -252,6 +267,7 @@ impl ServerConfig {
             request_bytes_max: values.bytes("socket.request.max.bytes"),
             fetch_bytes_max: values.bytes("fetch.max.bytes"),
             connections_max: values.count("max.connections"),
+            fetch_sessions_max: values.count("max.incremental.fetch.session.cache.slots"),
             connection_idle_ms_max: u64::try_from(idle_ms).ok(),
             retention_check_ms: values.bytes("log.retention.check.interval.ms").0,
             first_task_delay_ms: values.bytes("log.initial.task.delay.ms").0,
@@ -263,6 +279,7 @@ impl ServerConfig {
                 .bytes("replica.high.watermark.checkpoint.interval.ms")
                 .0,
             coordinators: CoordinatorConfig::from_values(&values),
+            cleaner: values.cleaner(),
             journal: JournalOptions {
                 mode: match values.text("journal.enable") {
                     "true" => JournalMode::Always,
@@ -281,6 +298,7 @@ impl ServerConfig {
             workers_bounded_max: values.count("uringlog.workers.bounded.max"),
             workers_unbounded_max: values.count("uringlog.workers.unbounded.max"),
             partitions_max: values.count("uringlog.partitions.max"),
+            layers: dynamic::Layers::default(),
             given,
         }
     }
@@ -379,10 +397,34 @@ impl<'a> Values<'a> {
         ByteCount(number.expect("the value was checked against its range"))
     }
 
+    fn cleaner(&self) -> CleanerOptions {
+        let rate: f64 = self.share("log.cleaner.io.max.bytes.per.second");
+        // Rates beyond 2^53 are none; and 0 would never come to an end.
+        let is_limited = rate < LIMITED_RATE_MAX;
+        let rate = format!("{:.0}", rate.clamp(1.0, LIMITED_RATE_MAX)).parse().ok();
+        CleanerOptions {
+            is_enabled: self.text("log.cleaner.enable") == "true"
+                && self.number("log.cleaner.threads") != 0,
+            memory: self.bytes("log.cleaner.dedupe.buffer.size"),
+            load_thousandths: topic::millionths(self.text("log.cleaner.io.buffer.load.factor"))
+                / 1000,
+            buffer: self.bytes("log.cleaner.io.buffer.size"),
+            bytes_per_second: rate.filter(|_| is_limited),
+            backoff_ms: self.bytes("log.cleaner.backoff.ms").0,
+        }
+    }
+
+    fn share(&self, name: &str) -> f64 {
+        self.text(name).parse().expect("the value was checked against its type")
+    }
+
     fn directory(&self) -> Option<PathBuf> {
         self.optional("log.dirs").or_else(|| self.optional("log.dir")).map(PathBuf::from)
     }
 }
+
+/// Limits of rates from here on are none: 2^53 bytes per second.
+const LIMITED_RATE_MAX: f64 = 9_007_199_254_740_992.0;
 
 fn read_file(path: &Path) -> Result<String, ConfigFault> {
     let shown = path.display().to_string();

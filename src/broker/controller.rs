@@ -15,7 +15,7 @@ use crate::broker::errors::Refusal;
 use crate::broker::image::{Image, Topic};
 use crate::broker::leftovers;
 use crate::broker::mail::{
-    Applied, ControllerOrder, NewTopic, Opened, ProducerIdBlock, ShardOrder,
+    Applied, ControllerOrder, Decide, NewTopic, Opened, ProducerIdBlock, ShardOrder,
 };
 use crate::broker::metadata_log::{MetadataError, MetadataLog};
 use crate::broker::node::Node;
@@ -31,6 +31,13 @@ pub const METADATA_VERSION: &str = "metadata.version";
 /// The level of Kafka 4.3.
 pub const METADATA_VERSION_LEVEL: i16 = 30;
 
+/// The feature whose level says how transactions are spoken of; from 2 on every end of one raises
+/// the producer's epoch (KIP-890).
+pub const TRANSACTION_VERSION: &str = "transaction.version";
+
+/// The level of Kafka 4.3.
+pub const TRANSACTION_VERSION_LEVEL: i16 = 2;
+
 /// The feature whose level says which protocols groups speak; 1 is the consumer protocol (KIP-848).
 pub const GROUP_VERSION: &str = "group.version";
 
@@ -38,8 +45,11 @@ pub const GROUP_VERSION: &str = "group.version";
 pub const GROUP_VERSION_LEVEL: i16 = 1;
 
 /// What a new cluster of Kafka 4.3 has; what is missing is added at the start.
-const FEATURES: [(&str, i16); 2] =
-    [(METADATA_VERSION, METADATA_VERSION_LEVEL), (GROUP_VERSION, GROUP_VERSION_LEVEL)];
+const FEATURES: [(&str, i16); 3] = [
+    (METADATA_VERSION, METADATA_VERSION_LEVEL),
+    (TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL),
+    (GROUP_VERSION, GROUP_VERSION_LEVEL),
+];
 
 /// Producer ids that a shard gets at a time (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`).
 pub const PRODUCER_ID_BLOCK: i64 = 1000;
@@ -110,6 +120,9 @@ impl Controller {
                 }
                 ControllerOrder::DeleteTopics { topics, answer } => {
                     drop(answer.send(self.delete_topics(&topics).await));
+                }
+                ControllerOrder::Change { changes, is_trial, answer } => {
+                    drop(answer.send(self.change(changes, is_trial).await));
                 }
                 ControllerOrder::ProducerIds { answer } => {
                     drop(answer.send(self.producer_ids().await));
@@ -235,6 +248,57 @@ impl Controller {
             }
         }
         wanted.iter().map(|id| if gone.contains(id) { Ok(()) } else { Err(unknown()) }).collect()
+    }
+
+    async fn change(&mut self, changes: Vec<Decide>, is_trial: bool) -> Vec<Result<(), Refusal>> {
+        // Each change is decided on what those before it have made of the image.
+        let mut image = self.log.image().clone();
+        let decide = |decide: Decide| {
+            let records = decide(&image)?;
+            for record in &records {
+                image.apply(record).expect("it was decided on this image");
+            }
+            Ok(records)
+        };
+        let decided: Vec<Result<Vec<MetadataRecord>, Refusal>> =
+            changes.into_iter().map(decide).collect();
+        let groups: Vec<_> =
+            decided.iter().flatten().filter(|it| !it.is_empty()).cloned().collect();
+        let made = if is_trial || groups.is_empty() {
+            Ok(HashSet::new())
+        } else {
+            self.make(&groups).await
+        };
+        let outcome = |decided: Result<Vec<MetadataRecord>, Refusal>| {
+            let (records, lost) = (decided?, made.as_ref().map_err(Clone::clone)?);
+            let is_lost = |record: &MetadataRecord| match record {
+                MetadataRecord::Partition(it) => lost.contains(&(it.topic_id, it.partition)),
+                _ => false,
+            };
+            match records.iter().any(is_lost) {
+                true => Err(Refusal::new(
+                    ErrorCode::KafkaStorageError,
+                    "a partition could not be made and is offline; the broker's log says why",
+                )),
+                false => Ok(()),
+            }
+        };
+        decided.into_iter().map(outcome).collect()
+    }
+
+    /// Writes and publishes; returns the partitions that some shard could not make.
+    async fn make(
+        &mut self,
+        groups: &[Vec<MetadataRecord>],
+    ) -> Result<HashSet<(TopicId, PartitionId)>, Refusal> {
+        self.log.write(groups).await.map_err(|error| storage_refusal(&error))?;
+        let applied = self.publish().await.ok_or_else(stopping)?;
+        let lost = applied.failed.into_iter().map(|(topic, partition, reason)| {
+            let name = self.name_of(topic);
+            tracing::error!("partition {name}-{partition} is offline: {reason}");
+            (topic, partition)
+        });
+        Ok(lost.collect())
     }
 
     async fn producer_ids(&mut self) -> Result<ProducerIdBlock, Refusal> {

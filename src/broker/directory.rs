@@ -10,16 +10,18 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+pub use crate::broker::checkpoints::{Checkpoints, PartitionKey, PartitionReport};
 use crate::disk::lock::{DirectoryLock, LOCK_FILE, LockError};
 use crate::format::checkpoint::{self, PartitionOffset};
-use crate::format::names::{DirectoryState, PartitionDirectory, TopicName, Unique};
+use crate::format::names::{DirectoryState, PartitionDirectory, Unique};
 use crate::format::properties::{self, DirectoryId, MetaProperties, MetaPropertiesError};
 use crate::format::{clean_shutdown, id, partition_metadata};
-use crate::units::{BrokerId, Offset, PartitionId, Timestamp, TopicId};
+use crate::units::{BrokerId, Offset, Timestamp, TopicId};
 
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+const FIRST_DIRTY: &str = "cleaner-offset-checkpoint";
 
 /// The file systems that Linux has put `lost+found` on; not worth a warning.
 const LOST_AND_FOUND: &str = "lost+found";
@@ -103,29 +105,6 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// A partition, by name.
-pub type PartitionKey = (TopicName, PartitionId);
-
-/// What the checkpoint files said at the start. A file that can't be read counts as empty: recovery
-/// then reads more than it would have to.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Checkpoints {
-    recovery_points: HashMap<PartitionKey, Offset>,
-    log_starts: HashMap<PartitionKey, Offset>,
-}
-
-impl Checkpoints {
-    /// First offset of the partition that may not be durable.
-    pub fn recovery_point(&self, key: &PartitionKey) -> Option<Offset> {
-        self.recovery_points.get(key).copied()
-    }
-
-    /// First offset of the partition that is still readable, if it lies behind its first segment's.
-    pub fn log_start(&self, key: &PartitionKey) -> Option<Offset> {
-        self.log_starts.get(key).copied()
-    }
-}
-
 /// A directory of a partition in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
@@ -138,19 +117,6 @@ pub struct Found {
 /// All directories of partitions in use.
 pub type FoundPartitions = BTreeMap<PartitionKey, Found>;
 
-/// What a partition contributes to the checkpoint files.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PartitionReport {
-    /// Which partition.
-    pub key: PartitionKey,
-    /// First offset not known durable.
-    pub recovery_point: Offset,
-    /// Log start, when it must be remembered: it lies behind the first segment's base.
-    pub log_start: Option<Offset>,
-    /// First offset that consumers may not read.
-    pub high_watermark: Offset,
-}
-
 /// The data directory, held by this process until it is dropped.
 #[derive(Debug)]
 pub struct DataDirectory {
@@ -159,6 +125,8 @@ pub struct DataDirectory {
     pub identity: MetaProperties,
     /// Whether the last run ended in order, so that nothing needs recovery.
     pub was_clean: bool,
+    /// Kafka's controller takes a stop for a crash when this isn't the last registration's epoch.
+    broker_epoch: i64,
     _lock: DirectoryLock,
 }
 
@@ -171,8 +139,12 @@ impl DataDirectory {
         create_directory(path)?;
         let lock = DirectoryLock::acquire(path)?;
         let identity = identity(path, node, now)?;
-        let was_clean = path.join(clean_shutdown::FILE_NAME).exists();
-        Ok(DataDirectory { path: path.to_owned(), identity, was_clean, _lock: lock })
+        let marker = path.join(clean_shutdown::FILE_NAME);
+        let was_clean = marker.exists();
+        let epoch = fs::read(marker).ok().and_then(|bytes| clean_shutdown::parse(&bytes));
+        let broker_epoch = epoch.unwrap_or(clean_shutdown::EPOCH_NONE);
+        let path = path.to_owned();
+        Ok(DataDirectory { path, identity, was_clean, broker_epoch, _lock: lock })
     }
 
     /// From here on until [`DataDirectory::mark_clean`] a stop counts as a crash.
@@ -207,6 +179,7 @@ impl DataDirectory {
         Checkpoints {
             recovery_points: self.read_checkpoint(RECOVERY_POINTS),
             log_starts: self.read_checkpoint(LOG_STARTS),
+            first_dirty: self.read_checkpoint(FIRST_DIRTY),
         }
     }
 
@@ -238,7 +211,7 @@ impl DataDirectory {
         Ok(found)
     }
 
-    /// Writes the three checkpoint files for all partitions of the broker.
+    /// Writes the four checkpoint files for all partitions of the broker.
     ///
     /// # Errors
     /// The file that could not be replaced; the old one is still there.
@@ -246,6 +219,7 @@ impl DataDirectory {
         let log_start = |report: &PartitionReport| report.log_start;
         self.write_checkpoint(RECOVERY_POINTS, reports, |report| Some(report.recovery_point))?;
         self.write_checkpoint(LOG_STARTS, reports, log_start)?;
+        self.write_checkpoint(FIRST_DIRTY, reports, |report| report.first_dirty)?;
         self.write_checkpoint(HIGH_WATERMARKS, reports, |report| Some(report.high_watermark))
     }
 
@@ -254,8 +228,8 @@ impl DataDirectory {
     /// # Errors
     /// When the marker can't be written.
     pub fn mark_clean(&self) -> Result<(), DirectoryError> {
-        let marker = clean_shutdown::print(clean_shutdown::EPOCH_NONE);
-        replace(&self.path.join(clean_shutdown::FILE_NAME), marker.as_bytes())
+        let marker = self.path.join(clean_shutdown::FILE_NAME);
+        replace(&marker, clean_shutdown::print(self.broker_epoch).as_bytes())
     }
 
     /// Names of the directories of deleted partitions that await their removal.
@@ -462,6 +436,8 @@ fn sync_directory(path: &Path) -> Result<(), DirectoryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::names::TopicName;
+    use crate::units::PartitionId;
 
     const NOW: Timestamp = Timestamp(1_796_000_000_000);
 
@@ -492,11 +468,12 @@ mod tests {
     fn the_clean_marker_counts_once() {
         let root = temporary();
         open(root.path()).expect("new").mark_clean().expect("written");
-        let second = open(root.path()).expect("left in order");
-        assert!(second.was_clean);
-        drop(second);
+        assert!(open(root.path()).expect("left in order").was_clean);
+        let marker = root.path().join(clean_shutdown::FILE_NAME);
+        fs::write(&marker, clean_shutdown::print(12)).expect("as Kafka");
+        open(root.path()).expect("left in order").mark_clean().expect("written");
+        assert_eq!(fs::read(&marker).expect("there"), clean_shutdown::print(12).as_bytes());
         let third = open(root.path()).expect("nothing has begun");
-        assert!(third.was_clean);
         third.begin().expect("the marker goes");
         drop(third);
         assert!(!open(root.path()).expect("not marked again").was_clean);
@@ -536,6 +513,7 @@ mod tests {
             key: key(topic, 3),
             recovery_point: Offset(10),
             log_start,
+            first_dirty: log_start.map(|start| start + 2),
             high_watermark: Offset(12),
         };
         let reports = [report("a", None), report("b-c", Some(Offset(7)))];
@@ -546,6 +524,9 @@ mod tests {
         assert_eq!(checkpoints.log_start(&key("b-c", 3)), Some(Offset(7)));
         let text = fs::read_to_string(root.path().join(HIGH_WATERMARKS)).expect("written");
         assert_eq!(text, "0\n2\na 3 12\nb-c 3 12\n");
+        let text = fs::read_to_string(root.path().join(FIRST_DIRTY)).expect("written");
+        assert_eq!(text, "0\n1\nb-c 3 9\n");
+        assert_eq!(checkpoints.first_dirty(&key("b-c", 3)), Some(Offset(9)));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::coordinator::transactions::Refused;
 use crate::log::{self, AppendError};
 use crate::shard::ReadError;
 use crate::wire::error::ErrorCode;
@@ -46,6 +47,20 @@ pub fn of_append(error: &AppendError) -> ErrorCode {
         AppendError::Offline { .. } | AppendError::NoSpace { .. } => ErrorCode::KafkaStorageError,
         AppendError::UnsupportedCompression(_) => ErrorCode::UnsupportedCompressionType,
         AppendError::InvalidBatch(_) | AppendError::InvalidRecord(_) => ErrorCode::InvalidRecord,
+    }
+}
+
+/// The code of what a transaction coordinator refuses.
+pub fn of_transaction(refused: &Refused) -> ErrorCode {
+    match refused {
+        Refused::EmptyId => ErrorCode::InvalidRequest,
+        Refused::Timeout { .. } => ErrorCode::InvalidTransactionTimeout,
+        Refused::Mapping => ErrorCode::InvalidProducerIdMapping,
+        Refused::Fenced => ErrorCode::ProducerFenced,
+        Refused::Concurrent => ErrorCode::ConcurrentTransactions,
+        Refused::State(_) => ErrorCode::InvalidTxnState,
+        Refused::NotFound => ErrorCode::TransactionalIdNotFound,
+        Refused::TooManyIds | Refused::TooManyPartitions => ErrorCode::PolicyViolation,
     }
 }
 

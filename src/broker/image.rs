@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::broker::settings::Settings;
 use crate::coordinator::group::Topics;
-use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionRecord};
+use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionChange, PartitionRecord};
 use crate::format::names::TopicName;
-use crate::units::{LeaderEpoch, PartitionId, TopicId};
+use crate::units::{LeaderEpoch, Offset, PartitionId, TopicId};
 
 /// Topic configs as they were set: Kafka's names and the values' text.
 pub type Overrides = BTreeMap<String, String>;
@@ -39,6 +40,11 @@ impl Topic {
         (0..self.partition_count()).map(PartitionId)
     }
 
+    /// Whether it has a partition with this number, as the wire has it.
+    pub fn has(&self, index: i32) -> bool {
+        u32::try_from(index).is_ok_and(|number| number < self.partition_count())
+    }
+
     /// Leader epoch of a partition; `None` when there is no such partition.
     pub fn leader_epoch(&self, partition: PartitionId) -> Option<LeaderEpoch> {
         let index = usize::try_from(partition.0).ok()?;
@@ -56,7 +62,7 @@ pub enum ImageError {
     #[error("a record creates the topic {0}, which exists already")]
     TopicExists(TopicName),
     /// Partitions come in order from 0.
-    #[error("a record creates partition {partition} of {topic}, whose next one is {next}")]
+    #[error("a record is about partition {partition} of {topic}, whose next one is {next}")]
     PartitionOrder {
         /// The topic.
         topic: TopicName,
@@ -78,6 +84,9 @@ pub struct Image {
     features: BTreeMap<String, i16>,
     next_producer_id: i64,
     partition_count: u64,
+    settings: Arc<Settings>,
+    /// Where the metadata log ended when this image was published.
+    pub log_end: Offset,
 }
 
 impl Image {
@@ -117,6 +126,16 @@ impl Image {
         self.next_producer_id
     }
 
+    /// Levels of all features.
+    pub fn features(&self) -> &BTreeMap<String, i16> {
+        &self.features
+    }
+
+    /// Configs of everything but topics, quotas, credentials.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
     /// How many partitions all topics have together.
     pub fn partition_count(&self) -> u64 {
         self.partition_count
@@ -131,7 +150,20 @@ impl Image {
             MetadataRecord::Topic { name, topic_id } => self.add_topic(name, *topic_id),
             MetadataRecord::Partition(partition) => self.add_partition(partition),
             MetadataRecord::Config { resource, name, value } => {
-                self.set_config(resource, name, value.as_deref());
+                match resource {
+                    ConfigResource::Topic(topic) => {
+                        self.set_config(topic, name, value.as_deref());
+                    }
+                    ConfigResource::Broker(_)
+                    | ConfigResource::ClientMetrics(_)
+                    | ConfigResource::Group(_) => Arc::make_mut(&mut self.settings).apply(record),
+                }
+                Ok(())
+            }
+            MetadataRecord::ClientQuota(_)
+            | MetadataRecord::UserScramCredential(_)
+            | MetadataRecord::RemoveUserScramCredential { .. } => {
+                Arc::make_mut(&mut self.settings).apply(record);
                 Ok(())
             }
             MetadataRecord::RemoveTopic { topic_id } => self.remove_topic(*topic_id),
@@ -143,7 +175,13 @@ impl Image {
                 self.next_producer_id = self.next_producer_id.max(next.0);
                 Ok(())
             }
-            MetadataRecord::NoOp => Ok(()),
+            MetadataRecord::PartitionChange(change) => self.change_partition(change),
+            // Whoever replays the log puts off what stands between a beginning and its end.
+            MetadataRecord::NoOp
+            | MetadataRecord::Begin
+            | MetadataRecord::End
+            | MetadataRecord::Abort
+            | MetadataRecord::OfBrokers { .. } => Ok(()),
         }
     }
 
@@ -179,9 +217,23 @@ impl Image {
         Ok(())
     }
 
-    /// Configs of brokers are read and kept out of the image: the configuration file has them.
-    fn set_config(&mut self, resource: &ConfigResource, name: &str, value: Option<&str>) {
-        let ConfigResource::Topic(topic) = resource else { return };
+    fn change_partition(&mut self, change: &PartitionChange) -> Result<(), ImageError> {
+        let id = change.topic_id;
+        let topic = self.ids.get_mut(&id).ok_or(ImageError::UnknownTopic(id))?;
+        let (partition, next) = (change.partition, topic.partition_count());
+        if topic.leader_epoch(partition).is_none() {
+            let topic = topic.name.clone();
+            return Err(ImageError::PartitionOrder { topic, partition, next });
+        }
+        if change.leader.is_some() {
+            let index = usize::try_from(partition.0).expect("a list's index fits memory");
+            Arc::make_mut(topic).leader_epochs[index].0 += 1;
+        }
+        Ok(())
+    }
+
+    /// Configs of a topic that is gone are gone with it.
+    fn set_config(&mut self, topic: &TopicName, name: &str, value: Option<&str>) {
         let Some(id) = self.names.get(topic.as_str()) else { return };
         let topic = self.ids.get_mut(id).expect("every name has its topic");
         let overrides = &mut Arc::make_mut(topic).overrides;
@@ -273,6 +325,28 @@ mod tests {
         assert_eq!(image.topic_by_id(FLIGHTS), Some(found));
         assert_eq!(found.overrides.iter().len(), 1);
         assert_eq!(image.partition_count(), 2);
+    }
+
+    /// As Kafka writes them when a broker stops and starts on the directory.
+    #[test]
+    fn a_change_of_the_leader_raises_the_epoch() {
+        let change = |number, leader: Option<i32>| {
+            let (partition, leader) = (PartitionId(number), leader.map(BrokerId));
+            let change = PartitionChange { partition, topic_id: FLIGHTS, leader };
+            MetadataRecord::PartitionChange(change)
+        };
+        let mut image = image(&[
+            topic("flights", FLIGHTS),
+            partition(0, 4),
+            change(0, Some(-1)),
+            change(0, None),
+            change(0, Some(1)),
+            MetadataRecord::OfBrokers { kind: 17 },
+        ]);
+        let found = image.topic("flights").expect("it was created");
+        assert_eq!(found.leader_epochs, [LeaderEpoch(6)]);
+        let beyond = image.apply(&change(1, Some(1)));
+        assert!(matches!(beyond, Err(ImageError::PartitionOrder { next: 1, .. })));
     }
 
     #[test]

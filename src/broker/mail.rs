@@ -7,10 +7,15 @@ use tokio::sync::oneshot;
 use crate::broker::directory::{PartitionKey, PartitionReport};
 use crate::broker::errors::Refusal;
 use crate::broker::image::{Image, Overrides, Topic};
+use crate::format::kraft::MetadataRecord;
 use crate::format::names::TopicName;
 use crate::log::RecoveryReport;
 use crate::shard::ShardStats;
 use crate::units::{LeaderEpoch, PartitionId, TopicId};
+
+/// What a change means for the image as it is when its turn comes: the records that make it, or why
+/// it can't be.
+pub type Decide = Box<dyn FnOnce(&Image) -> Result<Vec<MetadataRecord>, Refusal> + Send>;
 
 /// To the controller, which lives on shard 0. It takes one order after the other, so that of two
 /// equal ones the second finds what the first has done.
@@ -26,6 +31,16 @@ pub enum ControllerOrder {
     DeleteTopics {
         /// Which ones.
         topics: Vec<TopicId>,
+        /// Where the answers go.
+        answer: oneshot::Sender<Vec<Result<(), Refusal>>>,
+    },
+    /// Make changes, each of them as a whole or not at all; every one is answered, in the same
+    /// order.
+    Change {
+        /// Which ones.
+        changes: Vec<Decide>,
+        /// Only say whether they could be made.
+        is_trial: bool,
         /// Where the answers go.
         answer: oneshot::Sender<Vec<Result<(), Refusal>>>,
     },

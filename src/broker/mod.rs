@@ -14,11 +14,23 @@ pub mod capacity;
 
 pub mod image;
 
+pub mod settings;
+
+pub mod alterations;
+
+pub mod quota;
+
+pub mod sessions;
+
+mod throttle;
+
 mod journals;
 
 mod ports;
 
 pub mod recover;
+
+pub mod checkpoints;
 
 pub mod directory;
 
@@ -27,6 +39,8 @@ pub mod leftovers;
 pub mod sweep;
 
 pub mod mail;
+
+pub mod peers;
 
 pub mod node;
 

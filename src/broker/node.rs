@@ -15,11 +15,14 @@ use crate::broker::coordinators::Coordinators;
 use crate::broker::directory::{Checkpoints, Found, FoundPartitions, PartitionKey};
 use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
-use crate::broker::mail::{ControllerOrder, NewTopic, ProducerIdBlock};
+use crate::broker::mail::{ControllerOrder, Decide, NewTopic, ProducerIdBlock};
+use crate::broker::peers::Peers;
 use crate::broker::placement::{broker_of, shard_of};
+use crate::broker::quota::Meters;
+use crate::broker::sessions::Sessions;
 use crate::format::properties::DirectoryId;
 use crate::shard::{Engine, Mailbox, Partition};
-use crate::units::{BrokerId, PartitionId, ProducerId, TopicId};
+use crate::units::{BrokerId, PartitionId, ProducerId, TopicId, usize_of};
 use crate::wire::error::ErrorCode;
 use crate::wire::topics::{CurrentLeader, NodeEndpoint, TopicKey};
 
@@ -108,13 +111,23 @@ pub struct Node {
     pub engine: Engine,
     /// The shard's coordinators.
     pub coordinators: Coordinators,
+    /// The way to the other shards.
+    pub peers: Peers,
     image: RefCell<Arc<Image>>,
+    /// The settings with what was changed at run time.
+    config: RefCell<Arc<ServerConfig>>,
     partitions: RefCell<HashMap<TopicId, Own>>,
     controller: Mailbox<ControllerOrder>,
     serving: Cell<bool>,
     told_serving: Notify,
     producer_ids: Mutex<ProducerIdBlock>,
     complaints: Complaints,
+    /// When this shard started.
+    pub(crate) started: Instant,
+    /// What clients have sent and fetched.
+    pub(crate) meters: RefCell<Meters>,
+    /// What clients fetch.
+    pub(crate) sessions: RefCell<Sessions>,
     /// Partitions that are there and could not be opened, with the reason.
     unopened: RefCell<BTreeMap<PartitionKey, String>>,
 }
@@ -125,11 +138,15 @@ impl Node {
         shard: usize,
         shared: Arc<Shared>,
         engine: Engine,
-        controller: Mailbox<ControllerOrder>,
+        (controller, peers): (Mailbox<ControllerOrder>, Peers),
     ) -> Rc<Node> {
-        Rc::new(Node {
-            coordinators: Coordinators::new(&shared.config.coordinators),
+        let slots = usize_of(u64::from(shared.config.fetch_sessions_max));
+        let config = RefCell::new(Arc::new(shared.config.clone()));
+        Rc::new_cyclic(|node| Node {
+            coordinators: Coordinators::new(node, &shared.config.coordinators),
+            peers,
             shard,
+            config,
             shared,
             engine,
             image: RefCell::default(),
@@ -139,6 +156,9 @@ impl Node {
             told_serving: Notify::new(),
             producer_ids: Mutex::new(ProducerIdBlock { next: 0, end: 0 }),
             complaints: Complaints::default(),
+            started: Instant::now(),
+            meters: RefCell::default(),
+            sessions: RefCell::new(Sessions::new(slots)),
             unopened: RefCell::default(),
         })
     }
@@ -151,6 +171,16 @@ impl Node {
     /// The image that clients see now.
     pub fn image(&self) -> Arc<Image> {
         self.image.borrow().clone()
+    }
+
+    /// The settings as they are now.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.borrow().clone()
+    }
+
+    /// Settings that were changed at run time take effect.
+    pub(crate) fn set_config(&self, config: ServerConfig) {
+        *self.config.borrow_mut() = Arc::new(config);
     }
 
     /// Which broker leads a partition.
@@ -259,6 +289,16 @@ impl Node {
     pub async fn delete_topics(&self, topics: Vec<TopicId>) -> Vec<Result<(), Refusal>> {
         let count = topics.len();
         let order = |answer| ControllerOrder::DeleteTopics { topics, answer };
+        self.ask(order).await.unwrap_or_else(|refusal| vec![Err(refusal); count])
+    }
+
+    /// Asks the controller for changes, or only whether they could be made; every one is answered.
+    pub async fn change(&self, changes: Vec<Decide>, is_trial: bool) -> Vec<Result<(), Refusal>> {
+        let count = changes.len();
+        if count == 0 {
+            return Vec::new();
+        }
+        let order = |answer| ControllerOrder::Change { changes, is_trial, answer };
         self.ask(order).await.unwrap_or_else(|refusal| vec![Err(refusal); count])
     }
 

@@ -105,6 +105,7 @@ pub fn recover(mut options: ServerOptions) -> Result<Recovery, RecoverError> {
     capacity::fit(&mut options.config, chosen.kind, options.shards);
     options.config.first_task_delay_ms = NEVER_MS;
     options.config.retention_check_ms = NEVER_MS;
+    options.config.cleaner.is_enabled = false;
     let opened = DataDirectory::open(&options.directory, options.config.node_id, now());
     let directory = opened.map_err(StartError::from)?;
     let (root, id) = (directory.path(), directory.id());

@@ -22,6 +22,7 @@ use crate::broker::directory::{DataDirectory, DirectoryError};
 use crate::broker::journals::{Journals, journals};
 use crate::broker::mail::{Closed, ControllerOrder, Opened, ShardOrder};
 use crate::broker::node::{Brokers, Node, Shared};
+use crate::broker::peers::{self, PeerOrder, Peers};
 use crate::broker::placement::{SHARDS_MAX, broker_of};
 use crate::broker::ports::Ports;
 use crate::disk::faults::FaultHook;
@@ -319,6 +320,8 @@ struct ShardStart {
     listener: Option<TcpListener>,
     inbox: Inbox<ShardOrder>,
     controller: Mailbox<ControllerOrder>,
+    /// The way to the other shards, and what they ask.
+    peers: (Peers, Inbox<PeerOrder>),
     /// Shard 0 only: the orders of the controller and the mailboxes of all shards.
     control: Option<(Inbox<ControllerOrder>, Vec<Mailbox<ShardOrder>>)>,
     /// Told once by every shard when its engine runs, and again by shard 0 when all serve.
@@ -348,7 +351,9 @@ fn start_shards(
     let mut control = Some((orders, mails.clone()));
     let mut shards = Vec::with_capacity(listeners.len());
     let mut outcomes = Vec::with_capacity(listeners.len());
-    for (shard, (listener, inbox)) in listeners.into_iter().zip(inboxes).enumerate() {
+    let (peers, questions) = Peers::new(listeners.len());
+    let inboxes = inboxes.into_iter().zip(questions);
+    for (shard, (listener, (inbox, asked))) in listeners.into_iter().zip(inboxes).enumerate() {
         let (started, outcome) = mpsc::channel();
         let address = listener.as_ref().and_then(|it| it.local_addr().ok());
         let start = ShardStart {
@@ -362,6 +367,7 @@ fn start_shards(
             listener,
             inbox,
             controller: controller.clone(),
+            peers: (peers.clone(), asked),
             control: control.take(),
             started,
         };
@@ -408,6 +414,7 @@ fn engine_options(shared: &Shared, chosen: Chosen, faults: Option<FaultHook>) ->
             workers_unbounded: config.workers_unbounded_max,
             ..RingOptions::default()
         },
+        cleaner: config.cleaner.share(shared.shards),
         faults,
         ..EngineOptions::new(shared.directory.clone(), chosen.kind)
     }
@@ -462,8 +469,8 @@ fn stop_shards(shards: Vec<ShardThread>) -> impl Iterator<Item = (usize, Result<
 
 /// A shard from its start to its end, on its thread.
 async fn run_shard(start: ShardStart) -> Result<Closed, StartError> {
-    let ShardStart { shard, shared, engine, edge, listener, inbox, controller, control, started } =
-        start;
+    let ShardStart { shard, shared, engine, edge, listener, started, .. } = start;
+    let ShardStart { inbox, controller, control, peers: (peers, asked), .. } = start;
     let failed = |error: String| StartError::Shard { shard, reason: error };
     let engine = match Engine::start(engine) {
         Ok(engine) => engine,
@@ -474,9 +481,10 @@ async fn run_shard(start: ShardStart) -> Result<Closed, StartError> {
         }
     };
     let options = network_options(&shared.config);
-    let node = Node::new(shard, shared, engine.clone(), controller);
+    let node = Node::new(shard, shared, engine.clone(), (controller, peers));
     let stop = Rc::new(Notify::new());
     edge::spawn(apply::obey(node.clone(), inbox, stop.clone()));
+    edge::spawn(peers::obey(node.clone(), asked));
     // The receiver waits as long as threads start, so a failed send is a start given up.
     let _ = started.send(Ok(Vec::new()));
     if let Some((orders, shards)) = control {

@@ -11,7 +11,8 @@ use bytes::{Bytes, BytesMut};
 use crate::broker::api;
 use crate::broker::node::Node;
 use crate::shard::{Answer, ConnectionInfo, Reply, Service};
-use crate::wire::control::{self, Request};
+use crate::units::u64_of;
+use crate::wire::control::{self, Request, TransactionRequest};
 use crate::wire::error::WireError;
 use crate::wire::fetch::FetchRequest;
 use crate::wire::frame::{self, RequestHeader};
@@ -23,6 +24,7 @@ impl Service for Node {
     }
 
     fn call(self: &Rc<Self>, frame: BytesMut, connection: &ConnectionInfo) -> Reply {
+        let bytes = u64_of(frame.len());
         let (header, body) = match frame::split(frame) {
             Ok(split) => split,
             Err(error) => return close(&error),
@@ -31,11 +33,15 @@ impl Service for Node {
             return unsupported(&header, &error);
         }
         match header.api_key {
-            key::PRODUCE => api::produce::answer(self, header, body),
+            key::PRODUCE => {
+                let throttle_ms = self.produced(&header, bytes, connection);
+                api::produce::answer(self, (header, throttle_ms), body)
+            }
             key::FETCH => match FetchRequest::decode(body, header.version) {
                 Ok(request) => {
                     let node = self.clone();
-                    Reply::Later(Box::pin(api::fetch::answer(node, header, request)))
+                    let connection = connection.clone();
+                    Reply::Later(Box::pin(api::fetch::answer(node, (header, connection), request)))
                 }
                 Err(error) => close(&error),
             },
@@ -75,7 +81,7 @@ async fn answer(
     request: Request,
 ) -> Answer {
     let version = header.version;
-    let node = &*node;
+    let node = &node;
     sent(match request {
         Request::ApiVersions(request) => {
             let image = node.image();
@@ -85,7 +91,7 @@ async fn answer(
             control::encode(&header, api::metadata::answer(node, request, version).await)
         }
         Request::ListOffsets(request) => {
-            control::encode(&header, api::list_offsets::answer(node, request).await)
+            control::encode(&header, api::list_offsets::answer(node, request, version).await)
         }
         Request::OffsetForLeaderEpoch(request) => {
             control::encode(&header, api::offset_for_leader_epoch::answer(node, request).await)
@@ -106,10 +112,49 @@ async fn answer(
             control::encode(&header, api::find_coordinator::answer(node, request, version).await)
         }
         Request::InitProducerId(request) => {
-            control::encode(&header, api::init_producer_id::answer(node, request).await)
+            control::encode(&header, api::init_producer_id::answer(node, request, version).await)
         }
+        Request::Admin(request) => api::admin::answer(node, &header, request).await,
+        Request::Transactions(request) => transactions(node, &header, request).await,
         request => answer_group(node, (&header, peer), request).await,
     })
+}
+
+async fn transactions(
+    node: &Rc<Node>,
+    header: &RequestHeader,
+    request: TransactionRequest,
+) -> Result<Bytes, WireError> {
+    let version = header.version;
+    match request {
+        TransactionRequest::AddPartitions(request) => {
+            let answer = api::add_partitions_to_txn::answer(node, request, version).await;
+            control::encode(header, answer)
+        }
+        TransactionRequest::AddOffsets(request) => {
+            let answer = api::add_offsets_to_txn::answer(node, request, version).await;
+            control::encode(header, answer)
+        }
+        TransactionRequest::End(request) => {
+            control::encode(header, api::end_txn::answer(node, request, version).await)
+        }
+        TransactionRequest::OffsetCommit(request) => {
+            let answer = api::txn_offset_commit::answer(node, request, version).await;
+            control::encode(header, answer)
+        }
+        TransactionRequest::WriteMarkers(request) => {
+            control::encode(header, api::write_txn_markers::answer(node, request).await)
+        }
+        TransactionRequest::Describe(request) => {
+            control::encode(header, api::describe_transactions::answer(node, request).await)
+        }
+        TransactionRequest::List(request) => {
+            control::encode(header, api::list_transactions::answer(node, request).await)
+        }
+        TransactionRequest::DescribeProducers(request) => {
+            control::encode(header, api::describe_producers::answer(node, &request).await)
+        }
+    }
 }
 
 /// The APIs of groups.

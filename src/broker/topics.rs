@@ -70,7 +70,15 @@ pub fn admit(new: &NewTopic, image: &Image, config: &ServerConfig) -> Result<(),
             format!("topic {name} collides with {other}: metrics can't tell '.' from '_' in names");
         return Err(Refusal::new(ErrorCode::InvalidTopicException, message));
     }
-    let total = image.partition_count() + u64::from(new.partitions);
+    check_total(image, u64::from(new.partitions), config)
+}
+
+/// Checks whether so many more partitions fit.
+///
+/// # Errors
+/// INVALID_PARTITIONS.
+pub fn check_total(image: &Image, more: u64, config: &ServerConfig) -> Result<(), Refusal> {
+    let total = image.partition_count() + more;
     let limit = config.partitions_max;
     if total > u64::from(limit) {
         let message = format!(
@@ -80,6 +88,35 @@ pub fn admit(new: &NewTopic, image: &Image, config: &ServerConfig) -> Result<(),
         return Err(Refusal::new(ErrorCode::InvalidPartitions, message));
     }
     Ok(())
+}
+
+/// Checks the brokers that a request wants to hold one partition
+/// (`ReplicationControlManager#validateManualPartitionAssignment`).
+///
+/// # Errors
+/// INVALID_REPLICA_ASSIGNMENT.
+pub fn check_replicas(wanted: &[i32], ours: &[i32]) -> Result<(), Refusal> {
+    let refused = |what: String| {
+        let message = format!("The manual partition assignment includes {what}");
+        Err(Refusal::new(ErrorCode::InvalidReplicaAssignment, message))
+    };
+    if wanted.is_empty() {
+        return refused("an empty replica list.".to_owned());
+    }
+    if let Some(stranger) = wanted.iter().find(|id| !ours.contains(id)) {
+        return refused(format!("broker {stranger}, but no such broker is registered."));
+    }
+    let is_repeated = |id: &&i32| 1 < wanted.iter().filter(|other| other == id).count();
+    if let Some(twice) = wanted.iter().find(is_repeated) {
+        return refused(format!("the broker {twice} more than once."));
+    }
+    match wanted.len() {
+        1 => Ok(()),
+        count => refused(format!(
+            "a partition with {count} replica(s), but this is not consistent with previous \
+             partitions, which have 1 replica(s)."
+        )),
+    }
 }
 
 /// Names that stand in a request more than once; none of them is made.

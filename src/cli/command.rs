@@ -44,6 +44,49 @@ impl CommandError {
     }
 }
 
+/// What to do about an error, in words for the person who typed the command; `None` when the error
+/// says all there is.
+pub fn advice(error: &CommandError) -> Option<String> {
+    const KNOWN: &[(i16, &str)] = &[
+        (3, "list topics with: uringlog topic list"),
+        (15, "the broker has no coordinator for groups; does it serve consumer groups?"),
+        (23, "its members share out partitions in another way; choose theirs with --assignor"),
+        (25, "the group has members; stop them first: uringlog group members GROUP"),
+        (36, "use --if-not-exists where that is fine"),
+        (37, "partitions can be added, not taken away; ask for more than there are"),
+        (40, "see the names and values with: uringlog config describe topic/NAME --all"),
+        (68, "the group has members; stop them first: uringlog group members GROUP"),
+        (69, "list groups with: uringlog group list"),
+        (82, "another member took over the name given with --instance"),
+        (86, "the group still reads the topic; stop the members that do"),
+    ];
+    let CommandError::Client(error) = error else { return None };
+    match error {
+        ClientError::Connect { .. } => Some(
+            "is a broker running there? say where one is with --bootstrap HOST:PORT or in \
+             URINGLOG_BOOTSTRAP"
+                .to_owned(),
+        ),
+        ClientError::Unsupported { .. } => Some(
+            "the broker is too old for this, or was made without it; see what it speaks with: \
+             uringlog cluster api-versions"
+                .to_owned(),
+        ),
+        ClientError::Wire { .. } => {
+            Some("is it a Kafka broker's plain-text port (no TLS, no SASL)?".to_owned())
+        }
+        ClientError::Lost { .. } => Some(
+            "a port that wants TLS or SASL ends connections like this; so does a broker that stops"
+                .to_owned(),
+        ),
+        error => {
+            let code = error.wire_code()?;
+            let found = KNOWN.iter().find(|(known, _)| *known == code);
+            found.map(|(_, text)| (*text).to_owned())
+        }
+    }
+}
+
 /// Runs a command on a runtime of its own. That the reader of standard output has left is no
 /// failure.
 ///
@@ -95,5 +138,24 @@ impl Interrupt {
     pub async fn wait(&mut self) {
         // The other end is the handler's and stays open as long as the process lives.
         let _ = self.pipe.read_u8().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_come_with_what_to_do() {
+        let refused = |code| {
+            let what = "describe group \"g\"".to_owned();
+            CommandError::Client(ClientError::Refused { what, code, message: String::new() })
+        };
+        assert!(advice(&refused(68)).expect("known").contains("stop them first"));
+        assert_eq!(advice(&refused(87)), None);
+        let source = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let absent = ClientError::Connect { address: "h:1".to_owned(), source };
+        assert!(advice(&absent.into()).expect("known").contains("--bootstrap"));
+        assert_eq!(advice(&CommandError::Usage("x".to_owned())), None);
     }
 }

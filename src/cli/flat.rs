@@ -9,10 +9,10 @@
 //! The size behind the offset stands in some of these texts and not in others: whichever reading
 //! gets further is taken.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::cli::log_file::read_whole;
 use crate::format::compact::{CompactError, Reader};
 use crate::units::u64_of;
 
@@ -129,7 +129,8 @@ pub fn is_flat(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`FlatError`].
 pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), FlatError> {
-    let bytes = fs::read(path).map_err(|error| FlatError::Read { path: path.to_owned(), error })?;
+    let bytes =
+        read_whole(path).map_err(|error| FlatError::Read { path: path.to_owned(), error })?;
     print(path, &bytes, out)
 }
 

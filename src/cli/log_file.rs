@@ -45,6 +45,24 @@ impl LogFileError {
     }
 }
 
+/// Largest file of a log directory but for `.log` files of more, which are never read whole:
+/// positions in a segment are of 31 bits, and so are sizes of indexes.
+const WHOLE_BYTES_MAX: u64 = 1 << 31;
+
+/// A file, read whole.
+///
+/// # Errors
+/// As the system says, or `FileTooLarge` above 2 GiB: no file that a broker writes is, so that a
+/// sparse or foreign one doesn't take the memory.
+pub fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let length = std::fs::metadata(path)?.len();
+    if WHOLE_BYTES_MAX < length {
+        let what = format!("{length} bytes: a file of this kind has 2 GiB at most");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    std::fs::read(path)
+}
+
 /// Bytes read at once.
 const WINDOW_BYTES: u64 = 4 << 20;
 /// Offset, size, CRC and magic, which every format begins with.

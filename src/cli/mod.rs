@@ -29,9 +29,25 @@ pub mod repair;
 
 pub mod command;
 
+mod dispatch;
+
+pub mod time;
+
+pub mod output;
+
+pub mod manual;
+
 pub mod record_format;
 
 pub mod topic;
+
+pub mod group;
+
+pub mod offsets;
+
+pub mod config;
+
+pub mod cluster;
 
 pub mod produce;
 
@@ -39,9 +55,9 @@ mod producer_window;
 
 pub mod consume;
 
-mod follower;
+pub mod bench;
 
-use args::{Command, CommandLine, HostPort, Input};
+use args::{Command, CommandLine, HostPort};
 use command::CommandError;
 
 /// What a failed command exits with; clap's own errors exit with 2.
@@ -51,23 +67,36 @@ const FAILURE: u8 = 1;
 pub fn main() -> ExitCode {
     let line = CommandLine::parse();
     log_to_stderr();
-    let outcome = match line.command {
-        Command::Serve(serve) => return exit(run_serve(&serve)),
-        Command::Recover(recover) => return run_recover(&recover),
-        Command::Topic(topic) => run_topic(topic),
-        Command::Produce(produce) => run_produce(produce),
-        Command::Consume(consume) => run_consume(consume),
-        Command::Doctor(doctor) => return run_doctor(&doctor),
-        Command::Dump(dump) => return run_dump(&dump),
-        Command::Verify(verify) => return run_verify(&verify),
-        Command::DecodeFlat(flat) => return run_decode_flat(&flat),
-        Command::Explain(explain) => return run_explain(&explain),
-        Command::Repair(repair) => return run_repair(&repair),
+    let command = match dispatch::run(line.command) {
+        Ok(outcome) => return exit_advised(outcome),
+        Err(other) => other,
     };
+    match *command {
+        Command::Serve(serve) => exit(run_serve(&serve)),
+        Command::Recover(recover) => run_recover(&recover),
+        Command::Doctor(doctor) => run_doctor(&doctor),
+        Command::Dump(dump) => run_dump(&dump),
+        Command::Verify(verify) => run_verify(&verify),
+        Command::DecodeFlat(flat) => run_decode_flat(&flat),
+        Command::Explain(explain) => run_explain(&explain),
+        Command::Repair(repair) => run_repair(&repair),
+        _ => exit(Err("this command is run elsewhere".to_owned())),
+    }
+}
+
+/// Like [`exit`], with what to do about the error.
+fn exit_advised(outcome: Result<(), CommandError>) -> ExitCode {
     match outcome {
         // Whoever read the output has seen enough.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
-        outcome => exit(outcome.map_err(|error| error.to_string())),
+        Err(error) => {
+            let code = exit(Err(error.to_string()));
+            if let Some(advice) = command::advice(&error) {
+                output::say(&format!("  help: {advice}"));
+            }
+            code
+        }
+        Ok(()) => ExitCode::SUCCESS,
     }
 }
 
@@ -86,7 +115,7 @@ fn exit(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            eprintln!("uringlog: {reason}");
+            output::say(&format!("uringlog: {reason}"));
             ExitCode::from(FAILURE)
         }
     }
@@ -193,55 +222,6 @@ fn run_repair(repair: &args::Repair) -> ExitCode {
         Ok(_) => ExitCode::from(FAILURE),
         Err(error) => exit(Err(error.to_string())),
     }
-}
-
-fn run_topic(topic: args::Topic) -> Result<(), CommandError> {
-    use topic::TopicAction;
-    let (server, action) = match topic {
-        args::Topic::Create { name, partitions, config, server } => {
-            let topic = crate::client::NewTopic {
-                name: name.to_string(),
-                partitions: partitions.unwrap_or(-1),
-                replication_factor: -1,
-                configs: config,
-            };
-            (server, TopicAction::Create(topic))
-        }
-        args::Topic::List { server } => (server, TopicAction::List),
-        args::Topic::Describe { name, server } => (server, TopicAction::Describe(name.to_string())),
-        args::Topic::Delete { name, server } => (server, TopicAction::Delete(name.to_string())),
-    };
-    let bootstrap = server.bootstrap.to_string();
-    command::run(async move { topic::run(&bootstrap, &action, &mut io::stdout().lock()).await })
-}
-
-fn run_produce(produce: args::Produce) -> Result<(), CommandError> {
-    let options = produce::ProduceOptions {
-        bootstrap: produce.server.bootstrap.to_string(),
-        topic: produce.topic.to_string(),
-        partition: produce.partition.map(wire_number),
-        key_separator: produce.key_separator,
-        acks: produce.acks.into(),
-        batch_bytes: crate::units::usize_of(u64::from(produce.batch_bytes)),
-        input: match produce.file {
-            Input::StandardInput => None,
-            Input::File(path) => Some(path),
-        },
-    };
-    command::run(async move { produce::run(&options).await })
-}
-
-fn run_consume(consume: args::Consume) -> Result<(), CommandError> {
-    let options = consume::ConsumeOptions {
-        bootstrap: consume.server.bootstrap.to_string(),
-        topic: consume.topic.to_string(),
-        partition: consume.partition.map(wire_number),
-        from: consume.from,
-        count: consume.count,
-        follow: consume.follow,
-        format: consume.format,
-    };
-    command::run(async move { consume::run(&options, &mut io::stdout().lock()).await })
 }
 
 fn wire_number(partition: crate::units::PartitionId) -> i32 {

@@ -5,7 +5,7 @@
 //! person who types sees each line sent.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 
 use super::command::{CommandError, Interrupt};
 use super::producer_window::{Place, Window};
-use super::topic;
+use super::{output, topic};
 use crate::client::{Acks, Client, ClientOptions};
+use crate::format::batch::Codec;
 use crate::format::record::NewRecord;
 use crate::units::Timestamp;
 
@@ -27,8 +28,6 @@ const LINE_BYTES_MAX: usize = 64 << 20;
 /// Size of a batch unless the user says otherwise: just below Kafka's default
 /// `max.message.bytes`.
 pub const BATCH_BYTES_DEFAULT: usize = 1_000_000;
-/// How often a terminal is told how far it is.
-const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
 
 /// What to produce, and how. Where the broker allows that, an unknown topic is created.
 #[derive(Clone, Debug)]
@@ -44,6 +43,10 @@ pub struct ProduceOptions {
     pub key_separator: Option<String>,
     /// What an answer waits for.
     pub acks: Acks,
+    /// Compression of batches.
+    pub codec: Codec,
+    /// Headers of every record.
+    pub headers: Vec<(String, String)>,
     /// A batch goes out before it would become larger.
     pub batch_bytes: usize,
     /// Where the lines are; `None` for standard input.
@@ -60,7 +63,8 @@ pub async fn run(options: &ProduceOptions) -> Result<(), CommandError> {
     let creating = ClientOptions { auto_create: true, ..ClientOptions::default() };
     let client = Client::connect(&options.bootstrap, creating).await?;
     let partitions = partitions(&client, options).await?;
-    let place = Place { topic: options.topic.clone(), partitions, acks: options.acks };
+    let (topic, acks, codec) = (options.topic.clone(), options.acks, options.codec);
+    let place = Place { topic, partitions, acks, codec };
     let mut window = Window::start(client, place, options.batch_bytes).await?;
     let mut chunks = read_lines(input, input_name(options));
     let start = Instant::now();
@@ -69,7 +73,7 @@ pub async fn run(options: &ProduceOptions) -> Result<(), CommandError> {
         Ok(()) => window.finish().await,
         Err(error) => Err(error),
     };
-    eprintln!("{}", summary(&window, start.elapsed()));
+    output::say(&summary(&window, start.elapsed()));
     finished
 }
 
@@ -79,7 +83,12 @@ async fn send_all(
     options: &ProduceOptions,
 ) -> Result<(), CommandError> {
     let separator = options.key_separator.as_deref().map(str::as_bytes);
-    let mut told = Instant::now();
+    let headers: Vec<_> = options
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_bytes(), Some(value.as_bytes())))
+        .collect();
+    let (bar, start) = (output::progress(None), Instant::now());
     loop {
         if chunks.is_empty() {
             window.flush().await?;
@@ -88,27 +97,29 @@ async fn send_all(
             chunk = chunks.recv() => chunk,
             () = interrupt.wait() => None,
         };
-        let Some(chunk) = chunk else { return Ok(()) };
+        let Some(chunk) = chunk else {
+            bar.finish_and_clear();
+            return Ok(());
+        };
         let now = now();
         for line in lines(&chunk?) {
             let (key, value) = split_key(line, separator);
-            let record = NewRecord { timestamp: now, key, value: Some(value), headers: &[] };
+            let record = NewRecord { timestamp: now, key, value: Some(value), headers: &headers };
             window.push(&record).await?;
         }
-        if told.elapsed() >= PROGRESS_PAUSE && io::stderr().is_terminal() {
-            told = Instant::now();
-            eprint!("{} records sent\r", window.records());
-        }
+        bar.set_message(output::byte_rate(window.bytes(), start.elapsed()));
+        bar.set_position(window.records());
     }
 }
 
 fn summary(window: &Window, elapsed: Duration) -> String {
     format!(
-        "{} records, {} bytes, in {} batches acknowledged within {:.3} s",
-        window.records(),
-        window.bytes(),
-        window.batches(),
-        elapsed.as_secs_f64()
+        "{}, {}, in {} acknowledged within {:.3} s ({})",
+        output::counted(window.records(), ("record", "records")),
+        output::counted(window.bytes(), ("byte", "bytes")),
+        output::counted(window.batches(), ("batch", "batches")),
+        elapsed.as_secs_f64(),
+        output::byte_rate(window.bytes(), elapsed)
     )
 }
 

@@ -31,6 +31,7 @@ pub(super) struct Place {
     /// At least one.
     pub partitions: Vec<i32>,
     pub acks: Acks,
+    pub codec: Codec,
 }
 
 /// The producing side of the command.
@@ -85,7 +86,8 @@ impl Window {
                 Err(error) => return Err(error.into()),
             },
         };
-        let slot = |_: &i32| Slot { open: BatchBuilder::new(Codec::None), next: Sequence(0) };
+        let codec = place.codec;
+        let slot = |_: &i32| Slot { open: BatchBuilder::new(codec), next: Sequence(0) };
         let slots = place.partitions.iter().map(slot).collect();
         Ok(Window {
             client,
@@ -188,7 +190,7 @@ impl Window {
     /// Takes the slot's batch, with the next sequence numbers.
     fn close(&mut self, slot: usize) -> (Bytes, u32) {
         let own = &mut self.slots[slot];
-        let mut builder = std::mem::replace(&mut own.open, BatchBuilder::new(Codec::None));
+        let mut builder = std::mem::replace(&mut own.open, BatchBuilder::new(self.place.codec));
         let records = u32::try_from(builder.count()).expect("a count is not negative");
         if let Some(identity) = self.identity {
             builder = builder.with_producer(identity.id, identity.epoch, own.next);

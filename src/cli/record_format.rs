@@ -7,12 +7,14 @@
 //! | `%h` | the headers: `name=value,name=value`, `NULL` for a null value |
 //! | `%t` `%p` `%o` | topic, partition, offset |
 //! | `%T` | the timestamp in milliseconds since 1970 |
+//! | `%U` | the timestamp as people read it, in UTC (not kcat's) |
 //! | `%%` | a percent sign |
 //! | `\n` `\t` `\r` `\0` `\\` `\xHH` | newline, tab, return, zero byte, backslash, any byte |
 
 use std::io::{self, Write};
 
 use super::command::CommandError;
+use super::time;
 use crate::format::record::RecordView;
 
 /// What is printed unless the user says otherwise: the value on a line of its own.
@@ -36,6 +38,7 @@ enum Piece {
     Partition,
     Offset,
     Timestamp,
+    Utc,
 }
 
 /// A record and where it stands.
@@ -103,10 +106,11 @@ fn parse_token(token: Option<char>) -> Result<Piece, CommandError> {
         Some('p') => Piece::Partition,
         Some('o') => Piece::Offset,
         Some('T') => Piece::Timestamp,
+        Some('U') => Piece::Utc,
         Some('%') => Piece::Literal(b"%".to_vec()),
         other => {
             let token = other.map(String::from).unwrap_or_default();
-            let known = "%s %S %k %K %h %t %p %o %T %%";
+            let known = "%s %S %k %K %h %t %p %o %T %U %%";
             let text = format!("the format has no token %{token}; there are {known}");
             return Err(CommandError::Usage(text));
         }
@@ -149,6 +153,7 @@ impl Piece {
             Piece::Partition => write!(out, "{}", one.partition),
             Piece::Offset => write!(out, "{}", one.offset),
             Piece::Timestamp => write!(out, "{}", record.timestamp),
+            Piece::Utc => out.write_all(time::utc(record.timestamp.0).as_bytes()),
         }
     }
 }
@@ -204,6 +209,7 @@ mod tests {
             b"flights-3@42 1000 N14228:6 hello:5 [a=1,b=NULL]%\t",
         );
         check(r"%k|%K|%S\x00\\", NewRecord { value: None, ..value }, b"|-1|-1\0\\");
+        check("%U", value, b"1970-01-01T00:00:01.000Z");
         check("ä%s", value, "ähello".as_bytes());
     }
 

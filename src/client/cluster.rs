@@ -58,6 +58,8 @@ struct Inner {
 struct State {
     /// By address.
     connections: HashMap<String, Connection>,
+    /// Addresses of brokers, by their number.
+    brokers: HashMap<i32, String>,
     /// Addresses of leaders, by topic and partition.
     leaders: HashMap<String, HashMap<i32, String>>,
 }
@@ -196,13 +198,51 @@ impl Client {
         self.connection_to(&address).await
     }
 
+    /// A connection to the broker with this number.
+    ///
+    /// # Errors
+    /// [`ClientError::Argument`] when the cluster has none; what keeps it from connecting.
+    pub async fn broker(&self, id: i32) -> Result<Connection, ClientError> {
+        let known = self.state().brokers.get(&id).cloned();
+        let address = match known {
+            Some(address) => Some(address),
+            None => {
+                self.try_metadata(Some(&[])).await?;
+                self.state().brokers.get(&id).cloned()
+            }
+        };
+        let Some(address) = address else {
+            let mut ids: Vec<i32> = self.state().brokers.keys().copied().collect();
+            ids.sort_unstable();
+            let text = format!("the cluster has no broker {id}, but {ids:?}");
+            return Err(ClientError::Argument(text));
+        };
+        self.connection_to(&address).await
+    }
+
+    /// A connection to the broker that changes go to.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn controller(&self) -> Result<Connection, ClientError> {
+        let cluster = self.try_metadata(Some(&[])).await?;
+        match cluster.controller {
+            // No broker says so: each passes changes on.
+            -1 => self.any_connection().await,
+            id => self.broker(id).await,
+        }
+    }
+
     /// Forgets where leaders are, so that the next call looks again.
     pub fn forget_leaders(&self) {
         self.state().leaders.clear();
     }
 
     /// A connection to any broker.
-    pub(super) async fn any_connection(&self) -> Result<Connection, ClientError> {
+    ///
+    /// # Errors
+    /// What the last of the brokers failed with.
+    pub async fn any_connection(&self) -> Result<Connection, ClientError> {
         let open = self.state().connections.values().find(|one| !one.is_closed()).cloned();
         if let Some(connection) = open {
             return Ok(connection);
@@ -217,7 +257,7 @@ impl Client {
         Err(failed.expect("splitting a text yields at least one address"))
     }
 
-    async fn connection_to(&self, address: &str) -> Result<Connection, ClientError> {
+    pub(super) async fn connection_to(&self, address: &str) -> Result<Connection, ClientError> {
         let open = self.state().connections.get(address).filter(|one| !one.is_closed()).cloned();
         if let Some(connection) = open {
             return Ok(connection);
@@ -231,6 +271,8 @@ impl Client {
         let addresses: HashMap<i32, &String> =
             cluster.brokers.iter().map(|broker| (broker.id, &broker.address)).collect();
         let mut state = self.state();
+        let owned = |broker: &Broker| (broker.id, broker.address.clone());
+        state.brokers = cluster.brokers.iter().map(owned).collect();
         for topic in &cluster.topics {
             let leader = |partition: &Partition| {
                 Some((partition.index, (*addresses.get(&partition.leader)?).clone()))
@@ -242,6 +284,24 @@ impl Client {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().expect("nothing panics while it holds the lock")
+    }
+
+    /// Tries until there is success, a failure that no other try can mend, or no time left.
+    pub(super) async fn retried<T, F>(
+        &self,
+        what: String,
+        attempt: impl Fn() -> F,
+    ) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let mut tries = self.tries(what);
+        loop {
+            match tries.limited(attempt()).await {
+                Ok(result) => return Ok(result),
+                Err(error) => tries.pause(error).await?,
+            }
+        }
     }
 
     pub(super) fn tries(&self, what: String) -> Tries<'_> {
@@ -316,7 +376,7 @@ impl From<&MetadataResponse> for Cluster {
 }
 
 /// Host and port as one text; an IPv6 address is put into brackets.
-fn join_address(host: &str, port: i32) -> String {
+pub(super) fn join_address(host: &str, port: i32) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 

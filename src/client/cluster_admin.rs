@@ -268,7 +268,7 @@ fn topic_name(name: &str) -> TopicName {
     TopicName(StrBytes::from_string(name.to_owned()))
 }
 
-fn milliseconds(duration: Duration) -> i32 {
+pub(super) fn milliseconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }
 

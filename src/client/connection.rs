@@ -11,18 +11,22 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::ApiVersionsRequest;
+use kafka_protocol::protocol::{Decodable, Request};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use super::apis;
 use super::error::ClientError;
+use crate::units::ByteCount;
 use crate::wire::StrBytes;
 use crate::wire::control::{self, Answer, Ask};
 use crate::wire::error::WireError;
 use crate::wire::frame::{FRAME_BYTES_MAX, RequestHeader, SIZE_BYTES, frame_size};
+use crate::wire::guard;
 use crate::wire::read::Reader;
-use crate::wire::versions::{self, ADVERTISED, api};
+use crate::wire::versions::api;
 
 /// Highest version of Produce and Fetch that this client sends: the newer ones name topics by id.
 const BY_NAME_MAX: i16 = 12;
@@ -79,7 +83,10 @@ struct Inner {
     outgoing: mpsc::Sender<Outgoing>,
     permits: Arc<Semaphore>,
     next_id: AtomicI32,
+    /// Highest common version of each API.
     versions: HashMap<i16, i16>,
+    /// What the broker said: API, lowest and highest version.
+    theirs: Vec<(i16, i16, i16)>,
     ending: Ending,
 }
 
@@ -146,13 +153,24 @@ impl Connection {
         let ranges = answer.api_keys.iter();
         let theirs = ranges.map(|one| (one.api_key, one.min_version, one.max_version));
         let mut inner = Arc::into_inner(first.inner).expect("the call above has ended");
-        inner.versions = common_versions(theirs);
+        inner.theirs = theirs.collect();
+        inner.versions = common_versions(inner.theirs.iter().copied());
         Ok(Connection { inner: Arc::new(inner) })
     }
 
     /// Host and port.
     pub fn address(&self) -> &str {
         &self.inner.address
+    }
+
+    /// The APIs that the broker speaks, as it says: number, lowest and highest version.
+    pub fn spoken(&self) -> &[(i16, i16, i16)] {
+        &self.inner.theirs
+    }
+
+    /// Whether client and broker have a version of the API in common.
+    pub fn speaks(&self, api_key: i16) -> bool {
+        self.inner.versions.contains_key(&api_key)
     }
 
     /// Whether it has ended; what is sent from now on fails.
@@ -166,9 +184,9 @@ impl Connection {
     /// [`ClientError::Unsupported`].
     pub fn header(&self, api_key: i16) -> Result<RequestHeader, ClientError> {
         let Some(&version) = self.inner.versions.get(&api_key) else {
-            let name = versions::find(api_key).map_or("an unknown API", |range| range.name);
-            let (address, api) = (self.inner.address.clone(), name.to_owned());
-            return Err(ClientError::Unsupported { address, api });
+            let theirs = self.inner.theirs.iter().find(|one| one.0 == api_key);
+            let theirs = theirs.map(|(_, min, max)| (*min, *max));
+            return Err(apis::unsupported(&self.inner.address, api_key, theirs));
         };
         let correlation_id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let client_id = Some(self.inner.client_id.clone());
@@ -189,7 +207,7 @@ impl Connection {
         let waiting = request.is_answered.then_some(waiting);
         let outgoing = Outgoing { parts: request.parts, waiting };
         self.inner.outgoing.send(outgoing).await.map_err(|_| self.lost())?;
-        let range = versions::find(request.header.api_key);
+        let range = apis::range(request.header.api_key);
         Ok(Answering {
             connection: self.clone(),
             reply: request.is_answered.then_some(receiver),
@@ -216,6 +234,39 @@ impl Connection {
         let frame = control::encode_request(&header, request).map_err(ClientError::Encode)?;
         let body = self.send(Encoded::whole(header, frame)).await?.body().await?;
         control::decode_answer(version, body).map_err(|source| self.wrong(source))
+    }
+
+    /// Like [`Connection::call`] for the APIs that the client has a table of its own for: those
+    /// of groups, and of administration.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    ///
+    /// # Panics
+    /// For an API that isn't in that table.
+    pub async fn ask<Q: Request>(&self, request: &Q) -> Result<Q::Response, ClientError> {
+        let header = self.header(Q::KEY)?;
+        self.ask_with(header, request).await
+    }
+
+    pub(super) async fn ask_with<Q: Request>(
+        &self,
+        header: RequestHeader,
+        request: &Q,
+    ) -> Result<Q::Response, ClientError> {
+        let (api_key, version) = (header.api_key, header.version);
+        let called = apis::find(api_key).expect("the client asks for what is in its table");
+        let malformed = |text| WireError::Malformed { api_key, version, text };
+        let encoding = |text| ClientError::Encode(malformed(text));
+        let size = request.compute_size(version).map_err(|why| encoding(why.to_string()))?;
+        let mut writer = header.start(&called.range, size);
+        writer.message(request, version).map_err(encoding)?;
+        let frame = writer.finish(ByteCount(0)).map_err(ClientError::Encode)?.freeze();
+        let body = self.send(Encoded::whole(header, frame)).await?.body().await?;
+        let shape = (version, called.range.is_flexible(version));
+        guard::check_fields(called.answer, shape, &body).map_err(|why| self.wrong(why))?;
+        let decoded = Q::Response::decode(&mut body.freeze(), version);
+        decoded.map_err(|why| self.wrong(malformed(why.to_string())))
     }
 
     pub(super) fn wrong(&self, source: WireError) -> ClientError {
@@ -265,6 +316,7 @@ impl Inner {
             permits,
             next_id: AtomicI32::new(1),
             versions: HashMap::new(),
+            theirs: Vec::new(),
             ending,
         }
     }
@@ -274,7 +326,7 @@ impl Inner {
 fn common_versions(theirs: impl Iterator<Item = (i16, i16, i16)>) -> HashMap<i16, i16> {
     let mut common = HashMap::new();
     for (key, min, max) in theirs {
-        let Some(ours) = ADVERTISED.iter().find(|range| range.key == key) else { continue };
+        let Some(ours) = apis::range(key) else { continue };
         let by_name = [api::PRODUCE, api::FETCH].contains(&key);
         let ours_max = if by_name { ours.max.min(BY_NAME_MAX) } else { ours.max };
         let version = ours_max.min(max);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kafka_protocol::error::{ParseResponseErrorCode, ResponseError};
+
 use crate::wire::error::{ErrorCode, WireError};
 
 /// Why a call failed. Every text names the thing and the peer.
@@ -35,11 +37,11 @@ pub enum ClientError {
     #[error("the request can't be encoded: {0}")]
     Encode(WireError),
     /// Client and broker have no version of an API in common.
-    #[error("{address} doesn't speak {api} in a version that this client knows")]
+    #[error("{address} doesn't speak {api}")]
     Unsupported {
         /// Host and port.
         address: String,
-        /// The API's name.
+        /// The API's name, and which versions either side knows.
         api: String,
     },
     /// The broker refuses.
@@ -78,8 +80,23 @@ pub enum ClientError {
 fn code_name(code: i16) -> String {
     match ErrorCode::from_wire(code) {
         Some(known) => known.to_string(),
-        None => format!("error code {code}"),
+        None => match code.err() {
+            None | Some(ResponseError::Unknown(_)) => format!("error code {code}"),
+            Some(known) => format!("{} ({code})", screaming(&format!("{known:?}"))),
+        },
     }
+}
+
+/// `UnknownMemberId` as `UNKNOWN_MEMBER_ID`.
+fn screaming(camel: &str) -> String {
+    let mut name = String::new();
+    for character in camel.chars() {
+        if character.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(character.to_ascii_uppercase());
+    }
+    name
 }
 
 fn text_after(text: &str) -> String {
@@ -115,6 +132,14 @@ impl ClientError {
         }
     }
 
+    /// The broker's error code as a number, when it refused.
+    pub fn wire_code(&self) -> Option<i16> {
+        match self {
+            ClientError::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
     /// Whether another try, after a look at where the leaders are, may succeed.
     pub fn is_retriable(&self) -> bool {
         match self {
@@ -143,6 +168,7 @@ fn is_retriable(code: ErrorCode) -> bool {
             | ErrorCode::NetworkException
             | ErrorCode::CoordinatorLoadInProgress
             | ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::NotCoordinator
             | ErrorCode::NotEnoughReplicas
             | ErrorCode::NotEnoughReplicasAfterAppend
             | ErrorCode::NotController
@@ -170,6 +196,8 @@ mod tests {
         let known = refused(10, "1048588 is the limit").to_string();
         assert_eq!(known, "produce to t-0: MESSAGE_TOO_LARGE (10): 1048588 is the limit");
         assert_eq!(refused(999, "").to_string(), "produce to t-0: error code 999");
+        let group = refused(25, "").to_string();
+        assert_eq!(group, "produce to t-0: UNKNOWN_MEMBER_ID (25)");
         assert!(refused(6, "").is_retriable());
         assert!(!refused(10, "").is_retriable());
         assert!(!refused(999, "").is_retriable());

@@ -8,6 +8,7 @@ use super::produce::check_topic;
 use crate::units::ByteCount;
 use crate::wire::StrBytes;
 use crate::wire::error::WireError;
+pub use crate::wire::fetch::AbortedTransaction;
 use crate::wire::frame::RequestHeader;
 use crate::wire::read::Reader;
 use crate::wire::versions::{self, api};
@@ -25,6 +26,17 @@ pub struct FetchFrom {
     pub bytes_max: i32,
 }
 
+/// Which records of transactions are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Isolation {
+    /// All.
+    #[default]
+    ReadUncommitted,
+    /// Those below the last stable offset; which of them are of transactions that were aborted is
+    /// told with them.
+    ReadCommitted,
+}
+
 /// Bounds of a whole request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FetchLimits {
@@ -34,11 +46,14 @@ pub struct FetchLimits {
     pub bytes_min: i32,
     /// Bound of the whole answer, but for a first batch that is larger.
     pub bytes_max: i32,
+    /// Which records may be among them.
+    pub isolation: Isolation,
 }
 
 impl Default for FetchLimits {
     fn default() -> FetchLimits {
-        FetchLimits { wait_max_ms: 500, bytes_min: 1, bytes_max: 50 << 20 }
+        let isolation = Isolation::default();
+        FetchLimits { wait_max_ms: 500, bytes_min: 1, bytes_max: 50 << 20, isolation }
     }
 }
 
@@ -57,6 +72,9 @@ pub struct Fetched {
     pub last_stable: i64,
     /// First offset that can still be read; -1 when the version doesn't say.
     pub log_start: i64,
+    /// Transactions that were aborted and may have batches among the records; none unless it was
+    /// asked for what is committed.
+    pub aborted: Vec<AbortedTransaction>,
     /// Whole batches; the first may begin before the offset asked for, the last may be cut.
     pub records: Bytes,
 }
@@ -103,7 +121,10 @@ fn encode(
     writer.i32(limits.wait_max_ms);
     writer.i32(limits.bytes_min);
     writer.i32(limits.bytes_max);
-    writer.i8(0);
+    writer.i8(match limits.isolation {
+        Isolation::ReadUncommitted => 0,
+        Isolation::ReadCommitted => 1,
+    });
     if version >= 7 {
         // No session: id 0, epoch -1.
         writer.i32(0);
@@ -192,8 +213,11 @@ fn decode_partition(
     let high_watermark = reader.i64("high watermark")?;
     let last_stable = reader.i64("last stable offset")?;
     let log_start = if version >= 5 { reader.i64("log start offset")? } else { -1 };
+    let mut aborted = Vec::new();
     for _ in 0..reader.array_length(1, "aborted transactions")?.unwrap_or(0) {
-        reader.skip(2 * size_of::<i64>(), "aborted transaction")?;
+        let producer_id = reader.i64("aborted producer id")?;
+        let first_offset = reader.i64("aborted first offset")?;
+        aborted.push(AbortedTransaction { producer_id, first_offset });
         reader.skip_tags("aborted transaction tags")?;
     }
     if version >= 11 {
@@ -208,6 +232,7 @@ fn decode_partition(
         high_watermark,
         last_stable,
         log_start,
+        aborted,
         records,
     })
 }
@@ -216,9 +241,7 @@ fn decode_partition(
 mod tests {
     use super::*;
     use crate::wire::error::ErrorCode;
-    use crate::wire::fetch::{
-        AbortedTransaction, FetchAnswer, FetchRequest, Part, PartitionAnswer, Records,
-    };
+    use crate::wire::fetch::{FetchAnswer, FetchRequest, Part, PartitionAnswer, Records};
     use crate::wire::frame;
     use crate::wire::topics::{TopicGroup, TopicKey};
 
@@ -232,7 +255,9 @@ mod tests {
             let header =
                 RequestHeader { api_key: api::FETCH, version, correlation_id: 5, client_id: None };
             let list = [from("a", 0), from("a", 1), from("b", 0)];
-            let encoded = encode(header, &list, FetchLimits::default()).expect("small");
+            let isolation = Isolation::ReadCommitted;
+            let limits = FetchLimits { isolation, ..FetchLimits::default() };
+            let encoded = encode(header, &list, limits).expect("small");
             let body = BytesMut::from(&encoded.parts[0][4..]);
             let (header, body) = frame::split(body).expect("a header");
             assert_eq!(header, encoded.header);
@@ -244,6 +269,7 @@ mod tests {
             ];
             assert_eq!(&read.topics[..], &groups);
             assert_eq!((read.bytes_min, read.session_epoch, read.replica.0), (1, -1, -1));
+            assert_eq!(read.isolation_level, 1);
             assert_eq!((read.partitions[1].index, read.partitions[1].offset), (1, 9));
             assert_eq!(read.partitions[2].bytes_max, 100);
         }
@@ -258,7 +284,7 @@ mod tests {
                 high_watermark: 8,
                 last_stable: 7,
                 log_start: 6,
-                aborted: Some(aborted),
+                aborted: Some(aborted.clone()),
                 records: Records::Bytes(Bytes::from_static(b"batch")),
                 ..PartitionAnswer::refused(3, ErrorCode::None)
             },
@@ -288,6 +314,7 @@ mod tests {
             assert_eq!((code, fetched.len()), (0, 2));
             assert_eq!((fetched[0].partition, &fetched[0].records[..]), (3, &b"batch"[..]));
             assert_eq!((fetched[0].high_watermark, fetched[0].last_stable), (8, 7));
+            assert_eq!(fetched[0].aborted, aborted);
             assert_eq!(fetched[0].log_start, if version >= 5 { 6 } else { -1 });
             assert_eq!((fetched[1].partition, fetched[1].error_code), (4, 1));
             fetched[1].check().expect_err("out of range");

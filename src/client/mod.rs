@@ -7,6 +7,8 @@
 
 mod error;
 
+pub mod apis;
+
 mod connection;
 
 mod keys;
@@ -21,11 +23,27 @@ mod cluster_admin;
 
 mod cluster_records;
 
+mod groups;
+
+mod lookup;
+
+mod resources;
+
+mod nodes;
+
+pub mod member;
+
 pub use cluster::{Broker, Client, ClientOptions, Cluster, Partition, Topic};
 pub use cluster_admin::{ConfigEntry, FoundOffset, NewTopic, ProducerIdentity, timestamp};
 pub use cluster_records::Target;
 pub use connection::{Answering, Connection, ConnectionOptions, Encoded};
 pub use error::ClientError;
-pub use fetch::{FetchFrom, FetchLimits, Fetched, decode_fetched, encode_fetch};
+pub use fetch::{
+    AbortedTransaction, FetchFrom, FetchLimits, Fetched, Isolation, decode_fetched, encode_fetch,
+};
+pub use groups::{Committed, GroupDescription, GroupListing, GroupMember, TopicPartition};
 pub use keys::{key_hash, partition_of_key};
+pub use lookup::{Asker, Lookup};
+pub use nodes::{ClusterDescription, Feature, LogDirectory, Node, features};
 pub use produce::{Acks, Produced, decode_produced, encode_produce};
+pub use resources::{Alteration, Resource, Setting};

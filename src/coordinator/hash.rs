@@ -13,7 +13,7 @@ pub fn partition_for(key: &str, count: u32) -> PartitionId {
 }
 
 /// Over the UTF-16 units of the text, wrapping around.
-fn java_hash(text: &str) -> i32 {
+pub(crate) fn java_hash(text: &str) -> i32 {
     text.encode_utf16()
         .fold(0, |hash: i32, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
 }

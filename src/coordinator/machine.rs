@@ -1,7 +1,7 @@
 //! The face that every coordinator shows to its driver.
 
 use crate::log::producers::Marker;
-use crate::units::{ProducerEpoch, ProducerId, Timestamp};
+use crate::units::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// A request that awaits its answer; drawn by the driver, never twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -114,6 +114,10 @@ pub struct ReplayError(pub String);
 ///
 /// Methods run to their end. `now` is the wall clock in milliseconds.
 pub trait Coordinator: Sized + 'static {
+    /// The sequence that batches of [`Write::Records`] carry, which have no producer: as Kafka's
+    /// coordinator of this kind writes it.
+    const SEQUENCE: Sequence;
+
     /// What it is configured with.
     type Settings;
     /// What it is asked; carries what is needed to answer, random ids included.

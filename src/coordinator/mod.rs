@@ -11,6 +11,8 @@ mod timers;
 
 pub mod group;
 
+pub mod transactions;
+
 pub use hash::partition_for;
 pub use machine::{Coordinator, Entry, Origin, Output, Record, ReplayError, Ticket, Write};
 pub use timers::Timers;

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::{Errno, ReadWriteFlags};
 use smallvec::SmallVec;
 
@@ -203,6 +203,9 @@ impl PlainDisk {
             Step::Rename { from, to } => {
                 outcome(step, rustix::fs::rename(path_of(from), path_of(to)))
             }
+            Step::SetModified { place, modified_ms } => {
+                outcome(step, set_modified(&path_of(place), *modified_ms))
+            }
             Step::Remove { place } => outcome(step, rustix::fs::unlink(path_of(place))),
             Step::RemoveDirectory { place } => outcome(step, rustix::fs::rmdir(path_of(place))),
             Step::SyncDirectory { directory } => outcome(step, sync_directory(directory)),
@@ -365,6 +368,19 @@ fn sync_directory(directory: &Path) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let descriptor = rustix::fs::open(directory, flags, Mode::empty())?;
     rustix::fs::fsync(descriptor)
+}
+
+/// Sets a file's time of modification; that of access stays.
+pub fn set_modified(path: &Path, modified_ms: i64) -> rustix::io::Result<()> {
+    const MS_PER_SECOND: i64 = 1_000;
+    const NS_PER_MS: i64 = 1_000_000;
+    let last_modification = Timespec {
+        tv_sec: modified_ms.div_euclid(MS_PER_SECOND),
+        tv_nsec: modified_ms.rem_euclid(MS_PER_SECOND) * NS_PER_MS,
+    };
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let times = Timestamps { last_access, last_modification };
+    rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty())
 }
 
 fn outcome(step: &Step, result: rustix::io::Result<()>) -> Result<(), DiskError> {

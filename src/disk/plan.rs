@@ -136,6 +136,15 @@ pub enum Step {
         /// Which file.
         file: FileId,
     },
+    /// Sets when a file was last modified: what is written in the place of old files keeps their
+    /// age (`LogSegment#setLastModified`). Goes by name, since a file of a ring's table has no
+    /// descriptor; not made durable.
+    SetModified {
+        /// Which file.
+        place: Place,
+        /// Milliseconds since the epoch.
+        modified_ms: i64,
+    },
     /// Gives an entry another name in the same file system, replacing what stands there.
     Rename {
         /// The present name.

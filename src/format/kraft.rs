@@ -5,13 +5,18 @@
 //! frame version uvarint (1) | record type uvarint | record version uvarint | flexible struct
 //! ```
 //!
-//! Only the types that this broker writes are known; another one is an error, never skipped.
+//! Read are the types that this broker writes and those that Kafka adds when it runs on the same
+//! directory. Of these, records about brokers and controllers are checked and say nothing here;
+//! what would have to be obeyed and isn't (access control, credentials, quotas) is an error, never
+//! skipped.
 
 use crate::format::compact::{
     self, CompactError, Reader, put_items, put_nullable_string, put_string, put_tagged,
 };
+use crate::format::kraft_users::{self, QuotaRecord, ScramRecord};
 use crate::format::names::{TopicName, TopicNameError};
 use crate::format::properties::DirectoryId;
+use crate::format::schema::{self, SchemaError};
 use crate::format::varint;
 use crate::units::{BrokerId, LeaderEpoch, PartitionId, ProducerId, TopicId};
 
@@ -20,10 +25,21 @@ const FRAME_VERSION: u32 = 1;
 const TOPIC: u32 = 2;
 const PARTITION: u32 = 3;
 const CONFIG: u32 = 4;
+const PARTITION_CHANGE: u32 = 5;
 const REMOVE_TOPIC: u32 = 9;
 const FEATURE_LEVEL: u32 = 12;
 const PRODUCER_IDS: u32 = 15;
+const USER_SCRAM_CREDENTIAL: u32 = 11;
+const CLIENT_QUOTA: u32 = 14;
 const NO_OP: u32 = 20;
+const REMOVE_USER_SCRAM_CREDENTIAL: u32 = 22;
+const BEGIN_TRANSACTION: u32 = 23;
+const END_TRANSACTION: u32 = 24;
+const ABORT_TRANSACTION: u32 = 25;
+
+/// Registered, unregistered, fenced, unfenced brokers and changes of them, a migration that is
+/// over, controllers, and what a broker forgets that was stopped in order.
+const OF_BROKERS: [u32; 8] = [0, 1, 7, 8, 17, 21, 27, 28];
 
 /// Version of the partition record that is written: with directories and eligible replicas.
 const PARTITION_VERSION: u32 = 2;
@@ -31,6 +47,9 @@ const DIRECTORIES_SINCE: u32 = 1;
 const RECOVERY_STATE_TAG: u32 = 0;
 const ELIGIBLE_TAG: u32 = 1;
 const LAST_KNOWN_TAG: u32 = 2;
+
+const CHANGE_VERSION: u32 = 2;
+const CHANGED_LEADER_TAG: u32 = 1;
 
 /// Why a record can't be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -52,6 +71,9 @@ pub enum KraftError {
     /// A partition number below 0.
     #[error("metadata record: partition {0} is negative")]
     Partition(i32),
+    /// A record about brokers that isn't one.
+    #[error("metadata record: {0}")]
+    OfBrokers(#[from] SchemaError),
     /// A topic whose name breaks the rules.
     #[error("metadata record: {0}")]
     Topic(#[from] TopicNameError),
@@ -67,6 +89,10 @@ pub enum ConfigResource {
     Topic(TopicName),
     /// A broker by its number as text; empty for all brokers.
     Broker(String),
+    /// A subscription to clients' metrics, by name.
+    ClientMetrics(String),
+    /// A group, by its id.
+    Group(String),
 }
 
 /// One metadata record.
@@ -81,6 +107,8 @@ pub enum MetadataRecord {
     },
     /// A partition exists or is replaced as a whole.
     Partition(PartitionRecord),
+    /// Something about a partition changes.
+    PartitionChange(PartitionChange),
     /// A config is set, or removed by a null value.
     Config {
         /// What it belongs to.
@@ -111,8 +139,42 @@ pub enum MetadataRecord {
         /// The first id that wasn't.
         next: ProducerId,
     },
+    /// A quota of clients or users is set or removed.
+    ClientQuota(QuotaRecord),
+    /// A user gets a credential.
+    UserScramCredential(ScramRecord),
+    /// A user's credential is gone.
+    RemoveUserScramCredential {
+        /// The user.
+        user: String,
+        /// As in [`ScramRecord`].
+        mechanism: i8,
+    },
     /// Says nothing.
     NoOp,
+    /// The records behind it count all together, or not at all.
+    Begin,
+    /// Those since the last beginning count.
+    End,
+    /// Those since the last beginning don't.
+    Abort,
+    /// About brokers and controllers of Kafka: says nothing here.
+    OfBrokers {
+        /// KRaft's number of the type.
+        kind: u32,
+    },
+}
+
+/// What a change says that matters to a single broker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartitionChange {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its topic.
+    pub topic_id: TopicId,
+    /// The new leader, -1 for none, if the record names one. Each such record raises the leader
+    /// epoch by 1, a leader that stays included (Kafka's `PartitionRegistration.merge`).
+    pub leader: Option<BrokerId>,
 }
 
 /// A partition's state.
@@ -192,7 +254,15 @@ impl MetadataRecord {
             MetadataRecord::RemoveTopic { .. } => (REMOVE_TOPIC, 0),
             MetadataRecord::FeatureLevel { .. } => (FEATURE_LEVEL, 0),
             MetadataRecord::ProducerIds { .. } => (PRODUCER_IDS, 0),
+            MetadataRecord::PartitionChange(_) => (PARTITION_CHANGE, CHANGE_VERSION),
+            MetadataRecord::ClientQuota(_) => (CLIENT_QUOTA, 0),
+            MetadataRecord::UserScramCredential(_) => (USER_SCRAM_CREDENTIAL, 0),
+            MetadataRecord::RemoveUserScramCredential { .. } => (REMOVE_USER_SCRAM_CREDENTIAL, 0),
             MetadataRecord::NoOp => (NO_OP, 0),
+            MetadataRecord::Begin => (BEGIN_TRANSACTION, 0),
+            MetadataRecord::End => (END_TRANSACTION, 0),
+            MetadataRecord::Abort => (ABORT_TRANSACTION, 0),
+            MetadataRecord::OfBrokers { .. } => unreachable!("it is read, never written"),
         }
     }
 
@@ -204,10 +274,13 @@ impl MetadataRecord {
                 out.extend(topic_id.0);
             }
             MetadataRecord::Partition(partition) => tagged = put_partition(out, partition),
+            MetadataRecord::PartitionChange(change) => tagged = put_change(out, change),
             MetadataRecord::Config { resource, name, value } => {
                 let (kind, resource_name) = match resource {
                     ConfigResource::Topic(topic) => (RESOURCE_TOPIC, topic.as_str()),
                     ConfigResource::Broker(broker) => (RESOURCE_BROKER, broker.as_str()),
+                    ConfigResource::ClientMetrics(name) => (RESOURCE_CLIENT_METRICS, name.as_str()),
+                    ConfigResource::Group(group) => (RESOURCE_GROUP, group.as_str()),
                 };
                 out.extend(kind.to_be_bytes());
                 put_string(out, resource_name);
@@ -224,7 +297,17 @@ impl MetadataRecord {
                 out.extend(broker_epoch.to_be_bytes());
                 out.extend(next.0.to_be_bytes());
             }
-            MetadataRecord::NoOp => {}
+            MetadataRecord::ClientQuota(quota) => kraft_users::put_quota(out, quota),
+            MetadataRecord::UserScramCredential(scram) => kraft_users::put_scram(out, scram),
+            MetadataRecord::RemoveUserScramCredential { user, mechanism } => {
+                put_string(out, user);
+                out.extend(mechanism.to_be_bytes());
+            }
+            MetadataRecord::NoOp
+            | MetadataRecord::Begin
+            | MetadataRecord::End
+            | MetadataRecord::Abort
+            | MetadataRecord::OfBrokers { .. } => {}
         }
         put_tagged(out, &tagged);
     }
@@ -242,6 +325,8 @@ impl MetadataRecord {
         let (kind, version) = (reader.uvarint()?, reader.uvarint()?);
         let record = match (kind, version) {
             (PARTITION, 0..=PARTITION_VERSION) => decode_partition(&mut reader, version)?,
+            (PARTITION_CHANGE, 0..=CHANGE_VERSION) => decode_change(&mut reader)?,
+            _ if OF_BROKERS.contains(&kind) => decode_of_brokers(&mut reader, kind, version)?,
             (_, 0) => {
                 let record = decode_fields(&mut reader, kind)?;
                 reader.tagged(|_, _| Ok(()))?;
@@ -256,6 +341,8 @@ impl MetadataRecord {
 
 const RESOURCE_TOPIC: i8 = 2;
 const RESOURCE_BROKER: i8 = 4;
+const RESOURCE_CLIENT_METRICS: i8 = 16;
+const RESOURCE_GROUP: i8 = 32;
 
 fn decode_fields(reader: &mut Reader<'_>, kind: u32) -> Result<MetadataRecord, KraftError> {
     Ok(match kind {
@@ -267,6 +354,8 @@ fn decode_fields(reader: &mut Reader<'_>, kind: u32) -> Result<MetadataRecord, K
             resource: match (reader.i8()?, reader.string()?) {
                 (RESOURCE_TOPIC, name) => ConfigResource::Topic(TopicName::new(name)?),
                 (RESOURCE_BROKER, name) => ConfigResource::Broker(name.to_owned()),
+                (RESOURCE_CLIENT_METRICS, name) => ConfigResource::ClientMetrics(name.to_owned()),
+                (RESOURCE_GROUP, name) => ConfigResource::Group(name.to_owned()),
                 (other, _) => return Err(KraftError::Resource(other)),
             },
             name: reader.string()?.to_owned(),
@@ -281,16 +370,59 @@ fn decode_fields(reader: &mut Reader<'_>, kind: u32) -> Result<MetadataRecord, K
             broker_epoch: reader.i64()?,
             next: ProducerId(reader.i64()?),
         },
+        CLIENT_QUOTA => MetadataRecord::ClientQuota(kraft_users::take_quota(reader)?),
+        USER_SCRAM_CREDENTIAL => {
+            MetadataRecord::UserScramCredential(kraft_users::take_scram(reader)?)
+        }
+        REMOVE_USER_SCRAM_CREDENTIAL => MetadataRecord::RemoveUserScramCredential {
+            user: reader.string()?.to_owned(),
+            mechanism: reader.i8()?,
+        },
         NO_OP => MetadataRecord::NoOp,
+        BEGIN_TRANSACTION => MetadataRecord::Begin,
+        END_TRANSACTION => MetadataRecord::End,
+        ABORT_TRANSACTION => MetadataRecord::Abort,
         _ => return Err(KraftError::Unknown { kind, version: 0 }),
     })
 }
 
+/// Only its form matters.
+fn decode_of_brokers(
+    reader: &mut Reader<'_>,
+    kind: u32,
+    version: u32,
+) -> Result<MetadataRecord, KraftError> {
+    let unknown = || KraftError::Unknown { kind, version };
+    let number = |it: u32| i16::try_from(it).ok();
+    let schema = number(kind).and_then(|it| schema::METADATA.values.get(&it));
+    let version_number = number(version).ok_or_else(unknown)?;
+    schema.ok_or_else(unknown)?.decode_front(version_number, reader)?;
+    Ok(MetadataRecord::OfBrokers { kind })
+}
+
+fn partition_id(reader: &mut Reader<'_>) -> Result<PartitionId, KraftError> {
+    let number = reader.i32()?;
+    u32::try_from(number).map(PartitionId).map_err(|_| KraftError::Partition(number))
+}
+
+/// The other tagged fields are about replicas; a single broker is its own.
+fn decode_change(reader: &mut Reader<'_>) -> Result<MetadataRecord, KraftError> {
+    let partition = partition_id(reader)?;
+    let topic_id = TopicId(reader.array()?);
+    let mut leader = None;
+    reader.tagged(|tag, mut field| {
+        if tag != CHANGED_LEADER_TAG {
+            return Ok(());
+        }
+        leader = Some(BrokerId(field.i32()?));
+        field.end()
+    })?;
+    Ok(MetadataRecord::PartitionChange(PartitionChange { partition, topic_id, leader }))
+}
+
 fn decode_partition(reader: &mut Reader<'_>, version: u32) -> Result<MetadataRecord, KraftError> {
-    let partition = reader.i32()?;
-    let partition = u32::try_from(partition).map_err(|_| KraftError::Partition(partition))?;
     let mut record = PartitionRecord {
-        partition: PartitionId(partition),
+        partition: partition_id(reader)?,
         topic_id: TopicId(reader.array()?),
         replicas: brokers(reader)?,
         isr: brokers(reader)?,
@@ -353,114 +485,16 @@ fn put_partition(out: &mut Vec<u8>, record: &PartitionRecord) -> Vec<(u32, Vec<u
     tagged
 }
 
+fn put_change(out: &mut Vec<u8>, change: &PartitionChange) -> Vec<(u32, Vec<u8>)> {
+    out.extend(i32::try_from(change.partition.0).expect("below 2^31").to_be_bytes());
+    out.extend(change.topic_id.0);
+    let leader = change.leader.map(|leader| (CHANGED_LEADER_TAG, leader.0.to_be_bytes().to_vec()));
+    leader.into_iter().collect()
+}
+
 fn put_brokers(out: &mut Vec<u8>, brokers: &[BrokerId]) {
     compact::put_items(out, brokers, |out, broker| out.extend(broker.0.to_be_bytes()));
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn bytes_are_kafkas() {
-        assert_eq!(MetadataRecord::NoOp.encode(), [1, 20, 0, 0]);
-        let feature = MetadataRecord::FeatureLevel { name: "group.version".into(), level: 1 };
-        assert_eq!(feature.encode(), b"\x01\x0c\x00\x0egroup.version\x00\x01\x00");
-        let config = MetadataRecord::Config {
-            resource: ConfigResource::Broker(String::new()),
-            name: "min.insync.replicas".into(),
-            value: Some("1".into()),
-        };
-        assert_eq!(config.encode(), b"\x01\x04\x00\x04\x01\x14min.insync.replicas\x021\x00");
-    }
-
-    #[test]
-    fn what_is_not_known_is_an_error() {
-        let unknown = |kind, version| Err(KraftError::Unknown { kind, version });
-        assert_eq!(MetadataRecord::decode(&[1, 23, 0, 0]), unknown(23, 0));
-        assert_eq!(MetadataRecord::decode(&[1, 20, 1, 0]), unknown(20, 1));
-        assert_eq!(MetadataRecord::decode(&[1, 3, 3, 0]), unknown(3, 3));
-        assert_eq!(MetadataRecord::decode(&[2, 20, 0, 0]), Err(KraftError::Frame(2)));
-        let surplus = Err(KraftError::Compact(CompactError::Surplus(1)));
-        assert_eq!(MetadataRecord::decode(&[1, 20, 0, 0, 0]), surplus);
-        assert_eq!(MetadataRecord::decode(&[1, 4, 0, 9, 1, 1, 0, 0]), {
-            Err(KraftError::Resource(9))
-        });
-    }
-
-    fn brokers() -> impl Strategy<Value = Vec<BrokerId>> {
-        prop::collection::vec(any::<i32>().prop_map(BrokerId), 0..5)
-    }
-
-    fn partition() -> impl Strategy<Value = MetadataRecord> {
-        let sets = (brokers(), brokers(), brokers(), brokers());
-        let tagged = (any::<i8>(), prop::option::of(brokers()), prop::option::of(brokers()));
-        let directories = prop::collection::vec(any::<[u8; 16]>().prop_map(DirectoryId), 0..3);
-        let numbers = (0..=i32::MAX.unsigned_abs(), any::<i32>(), any::<i32>(), any::<i32>());
-        (numbers, any::<[u8; 16]>(), sets, directories, tagged).prop_map(
-            |(numbers, topic_id, sets, directories, tagged)| {
-                MetadataRecord::Partition(PartitionRecord {
-                    partition: PartitionId(numbers.0),
-                    topic_id: TopicId(topic_id),
-                    replicas: sets.0,
-                    isr: sets.1,
-                    removing: sets.2,
-                    adding: sets.3,
-                    leader: BrokerId(numbers.1),
-                    recovery_state: tagged.0,
-                    leader_epoch: LeaderEpoch(numbers.2),
-                    partition_epoch: numbers.3,
-                    directories,
-                    eligible: tagged.1,
-                    last_known_eligible: tagged.2,
-                })
-            },
-        )
-    }
-
-    fn record() -> impl Strategy<Value = MetadataRecord> {
-        let topic = || "[a-z_-]{1,30}".prop_map(|name| TopicName::new(&name).expect("valid"));
-        let id = || any::<[u8; 16]>().prop_map(TopicId);
-        let resource = prop_oneof![
-            topic().prop_map(ConfigResource::Topic),
-            "[0-9]{0,3}".prop_map(ConfigResource::Broker),
-        ];
-        prop_oneof![
-            (topic(), id()).prop_map(|(name, topic_id)| MetadataRecord::Topic { name, topic_id }),
-            partition(),
-            (resource, ".{0,20}", prop::option::of(".{0,200}")).prop_map(
-                |(resource, name, value)| MetadataRecord::Config { resource, name, value }
-            ),
-            id().prop_map(|topic_id| MetadataRecord::RemoveTopic { topic_id }),
-            (".{0,20}", any::<i16>())
-                .prop_map(|(name, level)| MetadataRecord::FeatureLevel { name, level }),
-            (any::<i32>(), any::<i64>(), any::<i64>()).prop_map(|(broker, broker_epoch, next)| {
-                let (broker, next) = (BrokerId(broker), ProducerId(next));
-                MetadataRecord::ProducerIds { broker, broker_epoch, next }
-            }),
-            Just(MetadataRecord::NoOp),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn records_survive(record in record(), cut in any::<prop::sample::Index>()) {
-            let bytes = record.encode();
-            prop_assert_eq!(MetadataRecord::decode(&bytes), Ok(record));
-            prop_assert!(MetadataRecord::decode(&bytes[..cut.index(bytes.len())]).is_err());
-        }
-
-        #[test]
-        fn garbage_is_no_panic(
-            kind in 0_u8..30,
-            version in 0_u8..3,
-            body in prop::collection::vec(any::<u8>(), 0..80),
-        ) {
-            let value = [&[1, kind, version][..], &body].concat();
-            let _ = MetadataRecord::decode(&value);
-            let _ = MetadataRecord::decode(&body);
-        }
-    }
-}
+mod tests;

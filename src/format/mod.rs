@@ -10,6 +10,7 @@ pub mod compact;
 pub mod consumer_protocol;
 pub mod group_records;
 pub mod kraft;
+pub mod kraft_users;
 pub mod schema;
 
 pub mod checkpoint;

@@ -42,8 +42,8 @@ pub enum TopicNameError {
     Long(usize),
     /// A character outside the set; the name is shown escaped.
     #[error(
-        "Topic name is invalid: '{0}' has a character other than ASCII letters, digits, '.', '_' \
-         and '-'"
+        "Topic name is invalid: '{0}' contains one or more characters other than ASCII \
+         alphanumerics, '.', '_' and '-'"
     )]
     Character(String),
 }

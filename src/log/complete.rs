@@ -21,6 +21,8 @@ pub struct Completed {
     /// Base offsets of segments that were sealed and flushed: they are still in memory, and from
     /// now on [`PartitionLog::unload`] may be called for them.
     pub sealed: SmallVec<[Offset; 1]>,
+    /// Segments with these bases were replaced by one, cleaned: first base, and end.
+    pub swapped: Option<(Offset, Offset)>,
     /// Why a load failed; the read that waited for it fails.
     pub load_failed: Option<DiskError>,
 }
@@ -130,7 +132,9 @@ impl PartitionLog {
         let shown = if self.is_device_tier() { durable } else { self.end };
         if shown.next > self.cursors.high_watermark {
             let Target { next, segment, at, .. } = self.readable;
-            self.note(next, segment, at);
+            if let Some(file) = self.open_log(segment) {
+                self.note(next, file, at);
+            }
             self.cursors.set_high_watermark(shown.next);
             self.producers.replicated(shown.next);
             self.readable = shown;
@@ -198,6 +202,7 @@ impl PartitionLog {
     /// was shown stays readable while the log is read-only.
     pub(super) fn stop(&mut self, state: LogState) -> LogState {
         self.state = state;
+        self.cleaning.abort();
         for segment in self.sealing.drain(..) {
             self.not_open.extend(segment.files_by_presence().1);
         }

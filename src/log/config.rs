@@ -70,6 +70,10 @@ pub struct LogConfig {
     pub compaction_lag_min_ms: u64,
     /// `max.compaction.lag.ms`.
     pub compaction_lag_max_ms: u64,
+    /// `delete.retention.ms`: how long tombstones and markers stay once they could go.
+    pub delete_retention_ms: u64,
+    /// `min.cleanable.dirty.ratio`, in millionths.
+    pub cleanable_ratio_millionths: u64,
     /// `producer.id.expiration.ms` of the broker, counted by the server's clock.
     pub producer_expiration_ms: u64,
     /// Limit for the decompressed records of one batch; ours, not Kafka's: a bomb is refused.
@@ -106,6 +110,8 @@ impl LogConfig {
             preallocate: false,
             compaction_lag_min_ms: 0,
             compaction_lag_max_ms: u64::MAX,
+            delete_retention_ms: DAY_MS,
+            cleanable_ratio_millionths: 500_000,
             producer_expiration_ms: DAY_MS,
             decompressed_bytes_max: ByteCount(128 << 20),
         }

@@ -5,12 +5,17 @@
 
 use std::collections::VecDeque;
 
+use bytes::BytesMut;
+
+use super::cleaning::Slice;
 use super::complete::Completed;
+use super::locate::opened;
 use super::partition::{Cause, FileName, LogState, PartitionLog, Target};
 use super::retention::{self, FutureTimestamp, RetentionView, SegmentInfo};
 use super::segment::{Extras, SealedSegment, SegmentFiles};
 use crate::disk::plan::{Parts, Steps};
-use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
+use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step, StepFailure};
+use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::names::{FileKind, SegmentFile, Suffix};
 use crate::units::{Offset, Position, Timestamp};
 
@@ -61,6 +66,10 @@ enum Job {
     Unlink,
     /// Closes files that nobody needs.
     Close,
+    /// Reads the first header of the sealed segment with this base.
+    Peek(Offset),
+    /// A slice of a cleaning round.
+    Clean(Slice),
 }
 
 /// A deleted segment whose files still exist.
@@ -125,6 +134,10 @@ impl PartitionLog {
             return Retained::default();
         }
         self.producers.expire(now, self.config.producer_expiration_ms);
+        // Its segments are the round's (`LogCleanerManager#deletableLogs`).
+        if self.is_cleaning() {
+            return Retained::default();
+        }
         let segments: Vec<SegmentInfo> = self.segments().collect();
         let (high_watermark, log_start) = (self.cursors.high_watermark, self.cursors.log_start);
         let view = RetentionView { segments: &segments, high_watermark, log_start };
@@ -215,7 +228,8 @@ impl PartitionLog {
         let is_unsynced = self.cursors.next > self.secured();
         let flush_ms = i64::try_from(self.config.flush_ms).ok().filter(|_| is_unsynced);
         let sync = flush_ms.and_then(|ms| self.last_sync.0.checked_add(ms)).map(Timestamp);
-        [at_once, unlink, sync].into_iter().flatten().min()
+        let peek = self.unknown_first().map(|_| Timestamp(0));
+        [at_once, unlink, sync, peek, self.cleaning.due()].into_iter().flatten().min()
     }
 
     fn next_job(&mut self, now: Timestamp) -> Option<(Job, Steps)> {
@@ -249,7 +263,48 @@ impl PartitionLog {
                 files.into_iter().map(|file| Step::Close { file }).collect(),
             ));
         }
-        None
+        if let Some(base) = self.unknown_first().map(|segment| segment.base) {
+            return Some((Job::Peek(base), self.peek_steps(base)));
+        }
+        self.cleaning_job(now).map(|(slice, steps)| (Job::Clean(slice), steps))
+    }
+
+    fn peek_steps(&mut self, base: Offset) -> Steps {
+        let file = self.new_file();
+        let place = self.place_of(SegmentFile::new(base, FileKind::Log));
+        let bytes = BytesMut::zeroed(HEADER_BYTES);
+        let read = Step::Read { file, at: Position(0), bytes };
+        Steps::from_iter([Step::Open { file, place }, read, Step::Close { file }])
+    }
+
+    /// Takes in the header that was read. One that can't be read says nothing: the segment's age
+    /// hurries no round.
+    fn peeked(&mut self, base: Offset, (plan, result): (Plan, Result<(), StepFailure>)) {
+        let done = result.map_or_else(|failure| failure.step, |()| plan.steps.len());
+        self.housekeeping.close_later(opened(&plan.steps[..done]));
+        let header = plan.steps.into_iter().find_map(|step| match step {
+            Step::Read { bytes, .. } => BatchHeader::decode(&bytes).ok(),
+            _ => None,
+        });
+        let first = header.filter(|_| result.is_ok()).map(|header| header.max_timestamp);
+        if let Ok(number) = self.sealed.binary_search_by_key(&base, |segment| segment.base) {
+            self.sealed[number].first_timestamp = Some(first.unwrap_or(Timestamp::NONE));
+        }
+    }
+
+    /// Has the files of a segment, renamed already, unlinked after the delay.
+    pub(super) fn unlink_later(&mut self, segment: SealedSegment, now: Timestamp) {
+        let doomed = Doomed::new(segment, self.unlink_at(now));
+        self.housekeeping.renamed.push_back(doomed);
+    }
+
+    /// Renames what a deleted segment has.
+    pub(super) fn deleted_steps(&self, base: Offset, extras: Extras) -> Steps {
+        let renames = files_of(base, extras).map(|file| Step::Rename {
+            from: self.place_of(file),
+            to: self.place_of(file.with(Suffix::Deleted)),
+        });
+        renames.collect()
     }
 
     fn unlink_at(&self, now: Timestamp) -> Timestamp {
@@ -304,10 +359,7 @@ impl PartitionLog {
     }
 
     fn rename_steps(&self, doomed: &Doomed) -> Steps {
-        let renames = doomed.files().map(|file| Step::Rename {
-            from: self.place_of(file),
-            to: self.place_of(file.with(Suffix::Deleted)),
-        });
+        let renames = self.deleted_steps(doomed.base, doomed.extras);
         // The name of the segment that stays comes before those that go: a power cut between them
         // would otherwise leave no segment, and nothing that says where the log goes on.
         let directory = self.directory.clone();
@@ -337,6 +389,10 @@ impl PartitionLog {
         let Finished { plan, result } = finished;
         let mut completed = Completed::default();
         match (job, result) {
+            (Job::Clean(slice), result) => {
+                return self.complete_slice(slice, (plan, result), now);
+            }
+            (Job::Peek(base), result) => self.peeked(base, (plan, result)),
             (job, Err(failure)) if failure.error == DiskError::NoSpace => {
                 self.housekeeping.not_before = Some(Timestamp(now.0.saturating_add(RETRY_MS)));
                 let step = &plan.steps[failure.step];
@@ -415,7 +471,9 @@ impl Housekeeping {
             Job::Epochs => self.has_new_epochs = true,
             Job::Flush(_) => {}
             Job::Settle(_) => self.wants_settle = true,
-            Job::Rename(_) | Job::Unlink | Job::Close => return false,
+            Job::Rename(_) | Job::Unlink | Job::Close | Job::Peek(_) | Job::Clean(_) => {
+                return false;
+            }
         }
         true
     }
@@ -435,18 +493,22 @@ impl Doomed {
     }
 
     fn files(&self) -> impl Iterator<Item = SegmentFile> + use<> {
-        let Extras { snapshot, txn_index } = self.extras;
-        let base = self.base;
-        let kinds = [
-            (FileKind::Log, true),
-            (FileKind::Index, true),
-            (FileKind::TimeIndex, true),
-            (FileKind::TxnIndex, txn_index),
-            (FileKind::Snapshot, snapshot),
-        ];
-        let present = kinds.into_iter().filter(|(_, is_present)| *is_present);
-        present.map(move |(kind, _)| SegmentFile::new(base, kind))
+        files_of(self.base, self.extras)
     }
+}
+
+/// The files of a sealed segment.
+fn files_of(base: Offset, extras: Extras) -> impl Iterator<Item = SegmentFile> {
+    let Extras { snapshot, txn_index } = extras;
+    let kinds = [
+        (FileKind::Log, true),
+        (FileKind::Index, true),
+        (FileKind::TimeIndex, true),
+        (FileKind::TxnIndex, txn_index),
+        (FileKind::Snapshot, snapshot),
+    ];
+    let present = kinds.into_iter().filter(|(_, is_present)| *is_present);
+    present.map(move |(kind, _)| SegmentFile::new(base, kind))
 }
 
 /// Writes a small file under a temporary name, syncs it, renames it, syncs the directory.

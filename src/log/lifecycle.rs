@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
+use super::cleaning::Cleaning;
 use super::cursors::Cursors;
 use super::epochs::LeaderEpochs;
 use super::housekeeping::{Housekeeping, place_of_directory};
@@ -101,7 +102,9 @@ impl PartitionLog {
     pub fn close(&mut self, now: Timestamp) -> Plan {
         assert!(!self.is_in_flight(), "a plan is still under way");
         let is_serving = self.state == LogState::Serving;
-        let mut steps = if is_serving { self.closing_steps() } else { Steps::new() };
+        let undo = self.drop_round();
+        let closing = if is_serving { self.closing_steps() } else { Steps::new() };
+        let mut steps: Steps = undo.into_iter().chain(closing).collect();
         steps.extend(self.open_files().map(|file| Step::Close { file }));
         let target = self.end_of_staged();
         self.last_sync = now;
@@ -180,6 +183,7 @@ impl PartitionLog {
             files.extend(indexes.into_iter().flatten());
         }
         files.extend(self.housekeeping.open_files());
+        files.extend(self.cleaning.open_files());
         files.retain(|file| !self.not_open.contains(file));
         files.into_iter()
     }
@@ -234,6 +238,7 @@ impl PartitionLog {
             has_last_snapshot: parts.snapshot.is_some(),
             epochs: parts.epochs,
             housekeeping: Housekeeping::default(),
+            cleaning: Cleaning::default(),
             notes: Notes::default(),
             recorded: Recorded::new(end, name),
             scratch: BytesMut::new(),

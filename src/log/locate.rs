@@ -10,7 +10,7 @@ use crate::disk::plan::Steps;
 use crate::disk::{DiskError, FileId, Finished, Lane, Plan, Step};
 use crate::format::index;
 use crate::format::names::FileKind;
-use crate::units::{Offset, Position, usize_of};
+use crate::units::{ByteCount, Offset, Position, usize_of};
 use bytes::BytesMut;
 
 /// How many exact batch starts are remembered: the ends of the last plans and of the last fetches.
@@ -26,7 +26,8 @@ pub enum Located {
     Slice(Slice),
     /// The segment's indexes must be loaded first: run the plan, complete it, locate again.
     Load(Plan),
-    /// A plan given before is loading them: complete that one, then locate again.
+    /// A plan given before is loading them, or replaces the segment by its cleaned form: complete
+    /// that one, then locate again.
     Loading,
 }
 
@@ -70,7 +71,8 @@ pub enum ReadError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct BatchStart {
     offset: Offset,
-    segment: Offset,
+    /// Not the segment: cleaning gives one another file, with batches in other places.
+    file: FileId,
     at: Position,
 }
 
@@ -94,13 +96,13 @@ impl Notes {
         self.next = (self.next + 1) % NOTES_MAX;
     }
 
-    fn start_of(&self, offset: Offset, segment: Offset) -> Option<Position> {
-        let found = self.ring.iter().find(|it| it.offset == offset && it.segment == segment);
+    fn start_of(&self, offset: Offset, file: FileId) -> Option<Position> {
+        let found = self.ring.iter().find(|it| it.offset == offset && it.file == file);
         found.map(|it| it.at)
     }
 
-    fn floor(&self, segment: Offset, limit: Position) -> Option<Position> {
-        let starts = self.ring.iter().filter(|it| it.segment == segment && it.at <= limit);
+    fn floor(&self, file: FileId, limit: Position) -> Option<Position> {
+        let starts = self.ring.iter().filter(|it| it.file == file && it.at <= limit);
         starts.map(|it| it.at).max()
     }
 }
@@ -124,7 +126,16 @@ impl PartitionLog {
             return Ok(Located::Slice(self.locate_active(offset)));
         }
         let number = self.sealed_floor(offset).expect("the log start lies in a segment");
-        Ok(self.locate_sealed(number, offset))
+        // Cleaning may leave nothing of a segment.
+        let rest = self.sealed.range(number..);
+        let number = number + rest.take_while(|segment| segment.size == ByteCount(0)).count();
+        match self.sealed.get(number).map(|segment| offset.max(segment.base)) {
+            Some(offset) => Ok(self.locate_sealed(number, offset)),
+            None if self.active.base < self.cursors.high_watermark => {
+                Ok(Located::Slice(self.locate_active(self.active.base)))
+            }
+            None => Ok(Located::Empty),
+        }
     }
 
     pub(super) fn check_readable(&self) -> Result<(), ReadError> {
@@ -141,7 +152,7 @@ impl PartitionLog {
 
     fn locate_active(&self, offset: Offset) -> Slice {
         let (segment, file) = (self.active.base, self.active.files.log);
-        let (at, exact) = self.start(segment, &self.active.index.offsets, offset);
+        let (at, exact) = self.start((segment, file), &self.active.index.offsets, offset);
         let end = self.readable_end(segment, Position(self.active.size.0));
         Slice { segment, file, at, end, exact, next_segment: None }
     }
@@ -152,7 +163,7 @@ impl PartitionLog {
         }
         let segment = &self.sealed[number];
         let (file, loaded) = segment.readable().expect("it was just loaded");
-        let (at, exact) = self.start(segment.base, &loaded.offsets, offset);
+        let (at, exact) = self.start((segment.base, file), &loaded.offsets, offset);
         let end = self.readable_end(segment.base, Position(segment.size.0));
         let next_segment = Some(segment.next_base);
         let segment = segment.base;
@@ -160,8 +171,13 @@ impl PartitionLog {
     }
 
     /// The start of the batch with the offset, if it is known, or of one before it.
-    fn start(&self, segment: Offset, offsets: &[u8], offset: Offset) -> (Position, bool) {
-        if let Some(at) = self.notes.start_of(offset, segment) {
+    fn start(
+        &self,
+        (segment, file): (Offset, FileId),
+        offsets: &[u8],
+        offset: Offset,
+    ) -> (Position, bool) {
+        if let Some(at) = self.notes.start_of(offset, file) {
             return (at, true);
         }
         let relative = relative(segment, offset).unwrap_or(u32::MAX);
@@ -175,16 +191,24 @@ impl PartitionLog {
         if segment == self.readable.segment { self.readable.at } else { size }
     }
 
-    /// The last batch start of a segment that is known to lie at or before `limit`, or `from` when
-    /// none behind it is. `limit` itself is returned when it is the segment's readable end.
-    pub fn align_end(&self, segment: Offset, from: Position, limit: Position) -> Position {
-        let (offsets, size) = if segment == self.active.base {
-            (Some(self.active.index.offsets.as_slice()), self.active.size)
+    /// The last batch start of a slice's segment that is known to lie at or before `limit`, or
+    /// `from` when none behind it is. `limit` itself is returned when it is the segment's readable
+    /// end.
+    pub fn align_end(&self, slice: &Slice, from: Position, limit: Position) -> Position {
+        let segment = slice.segment;
+        let (offsets, size, file) = if segment == self.active.base {
+            let offsets = Some(self.active.index.offsets.as_slice());
+            (offsets, self.active.size, Some(self.active.files.log))
         } else {
             let number = self.sealed_floor(segment);
             let Some(sealed) = number.map(|number| &self.sealed[number]) else { return from };
-            (sealed.loaded.as_ref().map(|loaded| loaded.offsets.as_ref()), sealed.size)
+            let offsets = sealed.loaded.as_ref().map(|loaded| loaded.offsets.as_ref());
+            (offsets, sealed.size, sealed.log)
         };
+        // The slice is of the file from before a cleaning: what is known now is of another one.
+        if file != Some(slice.file) {
+            return if limit >= slice.end { slice.end } else { from };
+        }
         let end = self.readable_end(segment, Position(size.0));
         if limit >= end {
             return end;
@@ -192,13 +216,40 @@ impl PartitionLog {
         let position = u32::try_from(limit.0).unwrap_or(u32::MAX);
         let entry = offsets.and_then(|offsets| index::floor_by_position(offsets, position));
         let known = entry.map_or(Position(0), |entry| Position(u64::from(entry.position)));
-        let noted = self.notes.floor(segment, limit).unwrap_or(Position(0));
+        let noted = self.notes.floor(slice.file, limit).unwrap_or(Position(0));
         known.max(noted).max(from)
     }
 
+    /// An offset that no record before `to` in a segment reaches: that of the first index entry
+    /// from there on, or where the segment ends (`LocalLog#addAbortedTransactions`).
+    pub fn offset_bound(&self, segment: Offset, to: Position) -> Offset {
+        let (offsets, end) = if segment == self.active.base {
+            (Some(self.active.index.offsets.as_slice()), self.cursors.next)
+        } else {
+            match self.sealed_floor(segment).map(|number| &self.sealed[number]) {
+                Some(sealed) => {
+                    (sealed.loaded.as_ref().map(|it| it.offsets.as_ref()), sealed.next_base)
+                }
+                None => (None, self.cursors.next),
+            }
+        };
+        let position = u32::try_from(to.0).unwrap_or(u32::MAX);
+        let entry = offsets.and_then(|offsets| index::upper_position(offsets, position));
+        entry.map_or(end, |entry| entry.offset(segment))
+    }
+
     /// Remembers that the batch with `offset` starts exactly at `at`, for the fetch that follows.
-    pub fn note(&mut self, offset: Offset, segment: Offset, at: Position) {
-        self.notes.note(BatchStart { offset, segment, at });
+    pub fn note(&mut self, offset: Offset, file: FileId, at: Position) {
+        self.notes.note(BatchStart { offset, file, at });
+    }
+
+    /// The open `.log` of a segment.
+    pub(super) fn open_log(&self, segment: Offset) -> Option<FileId> {
+        if segment == self.active.base {
+            return Some(self.active.files.log);
+        }
+        let number = self.sealed.binary_search_by_key(&segment, |it| it.base).ok()?;
+        self.sealed[number].log
     }
 
     /// What to wait for before a sealed segment can be read: its `.log` opened, its indexes read
@@ -208,7 +259,7 @@ impl PartitionLog {
         if segment.readable().is_some() {
             return None;
         }
-        if segment.is_loading {
+        if segment.is_loading || self.is_swapping(segment.base) {
             return Some(Located::Loading);
         }
         let (base, log) = (segment.base, segment.log);
@@ -328,7 +379,7 @@ impl SealedSegment {
 }
 
 /// The files that these steps leave open.
-fn opened(steps: &[Step]) -> impl Iterator<Item = FileId> + '_ {
+pub(super) fn opened(steps: &[Step]) -> impl Iterator<Item = FileId> + '_ {
     steps.iter().filter_map(|step| match step {
         Step::Open { file, .. } => {
             let is_closed = steps.iter().any(|it| *it == Step::Close { file: *file });

@@ -40,6 +40,8 @@ pub mod search;
 
 pub mod housekeeping;
 
+pub mod cleaning;
+
 mod lifecycle;
 
 mod room;

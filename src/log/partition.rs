@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::cleaning::Cleaning;
 use super::config::{Durability, LogConfig};
 use super::cursors::Cursors;
 use super::epochs::LeaderEpochs;
@@ -159,6 +160,7 @@ pub struct PartitionLog {
     pub(super) has_last_snapshot: bool,
     pub(super) epochs: LeaderEpochs,
     pub(super) housekeeping: Housekeeping,
+    pub(super) cleaning: Cleaning,
     pub(super) notes: Notes,
     pub(super) recorded: Recorded,
     pub(super) scratch: BytesMut,
@@ -280,6 +282,7 @@ impl PartitionLog {
 
     /// Takes other settings. Segments keep the index size that they were made with.
     pub fn reconfigure(&mut self, config: LogConfig) {
+        self.abort_if_changed(&config);
         self.config = config;
     }
 
@@ -350,7 +353,9 @@ impl PartitionLog {
         next.extras.snapshot = self.has_last_snapshot && self.last_snapshot == base;
         let mut active = std::mem::replace(&mut self.active, next);
         active.end_snapshot = end_snapshot;
-        self.sealed.push_back(active.seal(base));
+        let mut sealed = active.seal(base);
+        sealed.last_record = self.recorded.last();
+        self.sealed.push_back(sealed);
         self.sealing.push_back(active);
     }
 

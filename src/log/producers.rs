@@ -9,9 +9,8 @@
 //! a start, from the start. Kafka counts from the time of their last record, so that records of the
 //! past (an import) have no idempotence there across a restart: the batch that was written, but not
 //! answered, before a kill is taken again. Such producers are remembered here, but no longer
-//! written to snapshots, which stay what Kafka's would be. Transactions come later: a
-//! transactional batch of a client is refused (INVALID_TXN_STATE, as by a Kafka broker that
-//! verifies transactions and knows none), but a log that Kafka wrote with them replays correctly.
+//! written to snapshots, which stay what Kafka's would be. A transactional batch may go on with the
+//! producer's open transaction; to begin one here its coordinator must have vouched for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -265,6 +264,16 @@ impl Producers {
         Ok(Verdict::New)
     }
 
+    /// Where a producer stands; `None` when it isn't known.
+    pub fn standing(&self, producer_id: ProducerId) -> Option<Standing> {
+        let producer = self.producers.get(&producer_id)?;
+        Some(Standing {
+            epoch: producer.epoch,
+            is_open: producer.transaction.is_some(),
+            last_offset: producer.last_offset,
+        })
+    }
+
     /// Judges a marker that a transaction coordinator wants to write.
     ///
     /// # Errors
@@ -430,6 +439,14 @@ impl Producers {
         Some((producer.epoch, producer.last_sequence()))
     }
 
+    /// The last data batch of a producer, if it has one, and its epoch, as long as Kafka would know
+    /// the producer (`UnifiedLog#lastRecordsOfActiveProducers`).
+    pub fn last_data(&self, producer_id: ProducerId) -> Option<(Option<Offset>, ProducerEpoch)> {
+        let producer = self.producers.get(&producer_id).filter(|it| !it.is_unlisted)?;
+        let last = producer.batches.as_slice().last().map(|batch| batch.last_offset);
+        Some((last, producer.epoch))
+    }
+
     fn is_known(&self, producer_id: ProducerId) -> bool {
         self.producers.contains_key(&producer_id)
     }
@@ -457,6 +474,17 @@ pub enum Guard {
     /// A group coordinator writes on behalf of the producer (`AppendOrigin.COORDINATOR`): all its
     /// batches have sequence 0, so sequences say nothing, and nothing is a duplicate.
     Coordinator,
+}
+
+/// Where a producer stands on a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Its epoch.
+    pub epoch: ProducerEpoch,
+    /// Whether it has a transaction open.
+    pub is_open: bool,
+    /// Last offset that it wrote to, markers included.
+    pub last_offset: Offset,
 }
 
 /// A transaction that a marker has ended.
@@ -526,8 +554,7 @@ impl Transactions {
     }
 }
 
-const NO_TRANSACTION: &str = "no transaction has been begun on this partition, transactions are \
-                              not supported yet; remove transactional.id from the producer";
+const NO_TRANSACTION: &str = "the partition was not added to the producer's transaction";
 const TRANSACTION_OPEN: &str = "its transaction on this partition is still open, so that a batch \
                                 outside of it can't follow; use a new producer";
 

@@ -56,6 +56,16 @@ impl Recorded {
         Recorded { name, end, last: None, tail: 0, above: None, asked: None }
     }
 
+    /// The newest record that has data of this log.
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// Whether a replay would come upon this record, or one behind it.
+    pub fn is_needed(&self, record: u64) -> bool {
+        self.tail <= record
+    }
+
     /// Whether a replay would come upon data of this log.
     fn is_live(&self) -> bool {
         self.last.is_some_and(|last| self.tail <= last)
@@ -228,6 +238,9 @@ impl PartitionLog {
     pub(super) fn inherit_record(&mut self, before: &PartitionLog) {
         let Recorded { name, last, tail, .. } = before.recorded;
         self.recorded = Recorded { last, tail, ..Recorded::new(self.end, name) };
+        for segment in &mut self.sealed {
+            segment.last_record = last;
+        }
     }
 }
 

@@ -396,6 +396,7 @@ impl ActiveSegment {
             next_base,
             size: self.size,
             largest: self.largest,
+            first_timestamp: Some(self.first_timestamp.unwrap_or(Timestamp::NONE)),
             modified_ms: self.modified_ms,
             index_bytes: u32_of(self.index.offsets.len()),
             time_index_bytes: u32_of(self.index.times.len()),
@@ -404,6 +405,7 @@ impl ActiveSegment {
             unflushed: Some(self.files),
             is_settled: false,
             is_log_durable: false,
+            last_record: None,
             is_loading: false,
             // Readers are often right behind the roll.
             loaded: Some(Box::new(Loaded {
@@ -468,6 +470,8 @@ pub(super) struct SealedSegment {
     pub next_base: Offset,
     pub size: ByteCount,
     pub largest: Largest,
+    /// Of the first batch, -1 without one; `None` while nobody has read it.
+    pub first_timestamp: Option<Timestamp>,
     pub modified_ms: i64,
     pub index_bytes: u32,
     pub time_index_bytes: u32,
@@ -479,6 +483,9 @@ pub(super) struct SealedSegment {
     /// Whether the plan that seals it is over.
     pub is_settled: bool,
     pub is_log_durable: bool,
+    /// Newest record of the commit journal that may have data of it: a replay before that record
+    /// is passed would write into the segment again.
+    pub last_record: Option<u64>,
     /// Whether a plan that loads it is under way.
     pub is_loading: bool,
     pub loaded: Option<Box<Loaded>>,
@@ -500,7 +507,7 @@ pub(super) struct Loaded {
     pub times: Bytes,
 }
 
-fn u32_of(length: usize) -> u32 {
+pub(super) fn u32_of(length: usize) -> u32 {
     u32::try_from(length).expect("an index is shorter than 2^31 bytes")
 }
 

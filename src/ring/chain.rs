@@ -111,8 +111,9 @@ fn detour_at(slot: &mut Slot, step: usize, means: &Means<'_>) -> Option<Detour> 
             return detour;
         }
     }
-    let by_syscall =
-        means.mode == FileMode::Registered && sets_table_or_length(&slot.plan.steps[step]);
+    let step = &slot.plan.steps[step];
+    let by_syscall = matches!(step, Step::SetModified { .. })
+        || (means.mode == FileMode::Registered && sets_table_or_length(step));
     by_syscall.then_some(Detour::Syscall)
 }
 
@@ -221,6 +222,7 @@ fn whole_entry(
             let path = keep(paths, &path_of(place));
             (opcode::UnlinkAt::new(CWD, path).flags(libc::AT_REMOVEDIR).build(), None)
         }
+        Step::SetModified { .. } => unreachable!("no operation of the ring's"),
         Step::Write { .. }
         | Step::WriteDurable { .. }
         | Step::Read { .. }

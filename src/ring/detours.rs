@@ -7,7 +7,7 @@ use io_uring::{opcode, types};
 use rustix::fs::{Mode, OFlags};
 
 use crate::disk::errors;
-use crate::disk::plain::{FILE_MODE, path_of};
+use crate::disk::plain::{FILE_MODE, path_of, set_modified};
 use crate::disk::{DiskError, FileId, Place, Step};
 use crate::ring::disk::RingDisk;
 use crate::ring::setup;
@@ -111,6 +111,9 @@ impl RingDisk {
             Step::Allocate { file, length } | Step::Truncate { file, length } => {
                 let descriptor = self.descriptors.get(file).ok_or_else(errors::not_open)?;
                 classified(rustix::fs::ftruncate(descriptor, length.0))
+            }
+            Step::SetModified { place, modified_ms } => {
+                classified(set_modified(&path_of(place), *modified_ms))
             }
             _ => unreachable!("all other steps run inside chains"),
         }

@@ -72,6 +72,8 @@ impl Links {
             Step::WriteDurable { .. } => true,
             // Rare enough not to be asked about.
             Step::Forget { .. } => true,
+            // Never part of a chain.
+            Step::SetModified { .. } => true,
             // Its failure may be fine, and must then not cancel anything.
             Step::CreateDirectory { .. } | Step::Remove { .. } => true,
             Step::RemoveDirectory { .. } => true,

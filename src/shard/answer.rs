@@ -81,13 +81,16 @@ pub enum Reply {
     Ready(Answer),
     /// Comes; later requests of the connection are answered after it.
     Later(Pin<Box<dyn Future<Output = Answer>>>),
+    /// The request has not taken effect: its connection hands nothing more on until it has, and
+    /// this has become another reply.
+    Unsettled(Pin<Box<dyn Future<Output = Reply>>>),
 }
 
 impl Reply {
     /// The same reply, as an answer if that is due by now.
     pub(crate) fn by_now(self) -> Reply {
         match self {
-            Reply::Ready(answer) => Reply::Ready(answer),
+            Reply::Ready(_) | Reply::Unsettled(_) => self,
             Reply::Later(mut answer) => {
                 // Whoever waits for it later registers itself.
                 let mut context = Context::from_waker(Waker::noop());
@@ -99,11 +102,20 @@ impl Reply {
         }
     }
 
+    /// The reply of a request that has taken effect.
+    pub(crate) async fn settled(mut self) -> Reply {
+        while let Reply::Unsettled(reply) = self {
+            self = reply.await;
+        }
+        self
+    }
+
     /// The answer, as soon as it is there.
     pub(crate) async fn answer(self) -> Answer {
-        match self {
+        match self.settled().await {
             Reply::Ready(answer) => answer,
             Reply::Later(answer) => answer.await,
+            Reply::Unsettled(_) => unreachable!("it was settled"),
         }
     }
 }

@@ -40,6 +40,7 @@ pub async fn run(core: Rc<Core>) {
             resumption.since = Instant::now();
             core.resume(now());
         }
+        core.keep_clean(now());
         core.keep_house(now());
         core.keep_journal();
     }
@@ -62,6 +63,7 @@ pub async fn keep_on(core: Rc<Core>) {
             return;
         }
         core.go_on_keeping(now());
+        core.go_on_cleaning(now());
     }
 }
 
@@ -86,17 +88,24 @@ impl Core {
     pub fn retain(&self, now: Timestamp) {
         for cell in self.cells() {
             cell.log.borrow_mut().expire_producers(now);
-            let retained = cell.log.borrow_mut().retain(now);
-            self.stats.segments_deleted.add(u64_of(retained.segments));
-            if let Some(first) = cell.log.borrow().segments().next()
-                && 0 < retained.segments
-            {
-                self.sealed.borrow_mut().forget_before(cell.number, first.base);
+            if !self.is_the_cleaners(&cell) {
+                self.retain_one(&cell, now);
             }
-            if cell.log.borrow().has_staged() {
-                // A log whose segments all went has rolled to an empty one first.
-                self.mark_dirty(&cell);
-            }
+        }
+    }
+
+    /// One log's old segments go.
+    pub fn retain_one(&self, cell: &Rc<PartitionCell>, now: Timestamp) {
+        let retained = cell.log.borrow_mut().retain(now);
+        self.stats.segments_deleted.add(u64_of(retained.segments));
+        if let Some(first) = cell.log.borrow().segments().next()
+            && 0 < retained.segments
+        {
+            self.sealed.borrow_mut().forget_before(cell.number, first.base);
+        }
+        if cell.log.borrow().has_staged() {
+            // A log whose segments all went has rolled to an empty one first.
+            self.mark_dirty(cell);
         }
     }
 
@@ -109,7 +118,10 @@ impl Core {
             if due.is_none_or(|due| now < due) {
                 continue;
             }
-            if let Some(plan) = cell.housekeeping_plan(now) {
+            if cell.log.borrow().is_cleaning() {
+                // A look must not put a second slice before the turn that appends wait for.
+                self.want_house(&cell);
+            } else if let Some(plan) = cell.housekeeping_plan(now) {
                 self.submit(plan);
             }
             // A sync that flush.ms asks for goes through the append lane.
@@ -131,7 +143,10 @@ impl Core {
     /// afterwards, and everybody else has waited for it.
     fn go_on_keeping(&self, now: Timestamp) {
         let next = self.house.due.borrow_mut().pop_front();
-        if let Some(plan) = next.and_then(|cell| cell.housekeeping_plan(now)) {
+        if let Some((cell, plan)) =
+            next.and_then(|it| Some((it.clone(), it.housekeeping_plan(now)?)))
+        {
+            self.note_slice(&cell, self.is_dirty());
             self.submit(plan);
             self.enter_and_reap();
         }

@@ -27,12 +27,15 @@ impl Core {
     /// The log takes the outcome in; whoever waited for what moved is woken.
     pub fn complete(&self, cell: &Rc<PartitionCell>, finished: Finished) {
         let was_housekeeping = finished.plan.tag.lane == Lane::Housekeeping;
-        let sealed = cell.complete(finished, &self.stats);
+        let completed = cell.complete(finished, &self.stats);
         if was_housekeeping {
             self.want_house(cell);
         }
-        if !sealed.is_empty() {
-            self.note_sealed(cell, &sealed);
+        if !completed.sealed.is_empty() {
+            self.note_sealed(cell, &completed.sealed);
+        }
+        if let Some(range) = completed.swapped {
+            self.sealed.borrow_mut().forget_range(cell.number, range);
         }
         if cell.log.borrow().has_staged() {
             self.mark_dirty(cell);

@@ -22,12 +22,33 @@ use crate::shard::frames::FrameReader;
 use crate::shard::server::{Server, Service};
 
 /// Who is connected.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ConnectionInfo {
     /// The client's address.
     pub peer: SocketAddr,
     /// Unique in the shard's lifetime.
     pub id: u64,
+    muted_until: Rc<Cell<Option<Instant>>>,
+}
+
+impl ConnectionInfo {
+    pub(crate) fn new(peer: SocketAddr, id: u64) -> ConnectionInfo {
+        ConnectionInfo { peer, id, muted_until: Rc::default() }
+    }
+
+    /// No further request is read from this connection before then (KIP-219): its client has used
+    /// up its share.
+    pub fn mute_until(&self, then: Instant) {
+        let later = self.muted_until.get().map_or(then, |before| before.max(then));
+        self.muted_until.set(Some(later));
+    }
+
+    /// Waits until it may be read.
+    async fn unmuted(&self) {
+        while let Some(until) = self.muted_until.take() {
+            tokio::time::sleep_until(until.into()).await;
+        }
+    }
 }
 
 /// Bytes of requests of one connection whose answers haven't left, or that left early; beyond
@@ -196,6 +217,7 @@ async fn requests<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection>)
         connection.in_frame.set(in_frame);
     };
     loop {
+        connection.info.unmuted().await;
         let frame = match reader.next(&server.budget, progress).await {
             Ok(Some(frame)) => frame,
             Ok(None) => break,
@@ -233,7 +255,7 @@ async fn take<S: Service>(
     if pipelined {
         stats.parse.record(started.elapsed());
     }
-    connection.push(reply, held);
+    connection.push(reply.settled().await, held);
     pipelined || connection.below(1).await
 }
 

@@ -26,6 +26,7 @@ use crate::log::{
     Cause, Durability, LogConfig, LogSpec, LogState, Opening, PartitionLog, RecoveryReport,
 };
 use crate::ring::{RingDisk, RingOptions, SendError};
+use crate::shard::cleaner::{Cleaner, CleanerOptions};
 use crate::shard::edge;
 use crate::shard::error::EngineError;
 use crate::shard::journal::JournalDesk;
@@ -57,6 +58,8 @@ pub struct EngineOptions {
     pub sealed_files_max: usize,
     /// Files that plain files may keep open; the ring's table has its size in `ring`.
     pub files_max: usize,
+    /// How compacted logs are cleaned.
+    pub cleaner: CleanerOptions,
     /// How [`Engine::open_directory`] makes the commit journal.
     pub journals: JournalOptions,
     /// The commit journal, made ready; `None`: every plan of the device tier syncs its own files.
@@ -79,6 +82,7 @@ impl EngineOptions {
             // The others of the table's are for active segments.
             sealed_files_max: 1024,
             files_max: 1 << 20,
+            cleaner: CleanerOptions::default(),
             journals: JournalOptions::default(),
             journal: None,
             faults: None,
@@ -139,6 +143,7 @@ pub(crate) struct Core {
     stopped: Cell<bool>,
     pub desk: JournalDesk,
     pub house: crate::shard::chores::House,
+    pub cleaner: Cleaner,
     /// Held from [`Engine::open_directory`] until [`Engine::close`].
     lock: RefCell<Option<DirectoryLock>>,
 }
@@ -176,6 +181,7 @@ impl Engine {
             stopped: Cell::new(false),
             desk: JournalDesk::default(),
             house: crate::shard::chores::House::default(),
+            cleaner: Cleaner::default(),
             lock: RefCell::default(),
         });
         if let Some(journal) = core.options.journal.clone() {
@@ -406,8 +412,14 @@ impl Core {
         let mut dirty = self.dirty.borrow_mut();
         dirty.push(cell.clone());
         if dirty.len() == 1 {
+            self.cleaner.turn_begins();
             self.turn.notify_one();
         }
+    }
+
+    /// Whether appends wait for the end of this turn.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.borrow().is_empty()
     }
 
     /// The flusher has something to do at the end of this turn.

@@ -230,6 +230,14 @@ impl Core {
         self.turn_begins();
     }
 
+    /// Has the journal pass a record, so that no replay comes upon it again.
+    pub fn pass_record(&self, record: u64) {
+        if let Some(journal) = self.desk.journal.borrow_mut().as_mut() {
+            journal.pass(record);
+            self.turn_begins();
+        }
+    }
+
     /// Before the partition is read or resumed: what a replay would look at.
     pub fn note_tail(&self, cell: &PartitionCell) {
         if let Some(journal) = self.desk.journal.borrow().as_ref() {

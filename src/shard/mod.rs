@@ -8,6 +8,7 @@
 mod answer;
 mod budget;
 mod chores;
+mod cleaner;
 mod completion;
 mod connection;
 mod create;
@@ -29,6 +30,7 @@ mod turns;
 mod waiting;
 
 pub use answer::{Answer, AnswerPart, AnswerParts, Reply, Rest};
+pub use cleaner::CleanerOptions;
 pub use connection::ConnectionInfo;
 pub use engine::{Engine, EngineOptions, PartitionSpec, now};
 pub use error::EngineError;

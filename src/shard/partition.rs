@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
 use crate::format::batch::RecordBatch;
+use crate::format::producer_snapshot::ProducerEntry;
 use crate::log::journal::Turn;
-use crate::log::producers::Marker;
+use crate::log::producers::{Marker, Standing};
 use crate::log::{
     AdvanceError, AppendError, Appended, Completed, Cursors, Journal, LogConfig, LogState,
     PartitionLog,
@@ -24,7 +24,7 @@ use crate::shard::engine::{Core, now};
 use crate::shard::error::EngineError;
 use crate::shard::stats::Stats;
 use crate::shard::waiting::Waiting;
-use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
+use crate::units::{ByteCount, LeaderEpoch, Offset, Position, ProducerId, Timestamp, TopicId};
 
 /// How the log stopped serving: what had been reached by then, and the reason.
 struct Stop {
@@ -51,6 +51,8 @@ pub(crate) struct PartitionCell {
     housekeeping: Cell<bool>,
     /// While it is read-only: when it may be tried again whether there is space.
     pub resume_not_before: Cell<Option<Instant>>,
+    /// Whether a round over it has failed for good: it is left alone until the next start.
+    pub is_uncleanable: Cell<bool>,
     /// Told when a load of a sealed segment's index is over.
     pub loaded: Notify,
     /// The time of serving that is not over yet.
@@ -73,6 +75,7 @@ impl PartitionCell {
             submitted: Cell::new(None),
             housekeeping: Cell::new(false),
             resume_not_before: Cell::new(None),
+            is_uncleanable: Cell::new(false),
             loaded: Notify::new(),
             term: RefCell::default(),
             idle: Notify::new(),
@@ -127,8 +130,8 @@ impl PartitionCell {
                 && matches!(self.log.borrow().state(), LogState::Serving))
     }
 
-    /// Takes in the outcome of one of the log's plans; returns the segments that were sealed.
-    pub fn complete(&self, finished: Finished, stats: &Stats) -> SmallVec<[Offset; 1]> {
+    /// Takes in the outcome of one of the log's plans.
+    pub fn complete(&self, finished: Finished, stats: &Stats) -> Completed {
         let lane = finished.plan.tag.lane;
         if lane == Lane::Housekeeping {
             self.housekeeping.set(false);
@@ -138,7 +141,11 @@ impl PartitionCell {
             self.append_over(stats);
         }
         self.settle_waits(&completed);
-        completed.sealed
+        if completed.swapped.is_some() || completed.stopped.is_some() {
+            // They wait until the segments have their names again.
+            self.loaded.notify_waiters();
+        }
+        completed
     }
 
     /// The record that covers the plan under way is over.
@@ -294,6 +301,40 @@ impl Partition {
         .await;
     }
 
+    /// Waits until the last stable offset is beyond `offset`, or the partition stops serving.
+    pub async fn changed_stable(&self, beyond: Offset) {
+        let place = self.cell.waiting.borrow_mut().place();
+        let waiting = Waits { cell: &self.cell, place };
+        poll_fn(|context| {
+            let log = waiting.cell.log.borrow();
+            let serving = matches!(log.state(), LogState::Serving | LogState::ReadOnly(_));
+            if beyond < log.last_stable() || !serving {
+                return Poll::Ready(());
+            }
+            // It only ever moves with the high watermark: a marker counts when that has passed it.
+            let high_watermark = log.cursors().high_watermark;
+            let mut waits = waiting.cell.waiting.borrow_mut();
+            waits.for_more(waiting.place, high_watermark, context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Where a producer stands; `None` when the partition doesn't know it.
+    pub fn standing(&self, producer_id: ProducerId) -> Option<Standing> {
+        self.cell.log.borrow().producers().standing(producer_id)
+    }
+
+    /// The producers that the partition knows, as a snapshot would list them.
+    pub fn producers(&self) -> Vec<ProducerEntry> {
+        self.cell.log.borrow().producers().entries()
+    }
+
+    /// Where readers of committed records stop.
+    pub fn last_stable(&self) -> Offset {
+        self.cell.log.borrow().last_stable()
+    }
+
     /// Where the partition's offsets stand.
     pub fn cursors(&self) -> Cursors {
         self.cell.log.borrow().cursors()
@@ -329,9 +370,22 @@ impl Partition {
         self.cell.log.borrow().config().clone()
     }
 
+    /// First offset that no cleaning has gone over, if one has gone over any.
+    pub fn first_dirty(&self) -> Option<Offset> {
+        self.cell.log.borrow().first_dirty()
+    }
+
+    /// Takes what `cleaner-offset-checkpoint` says.
+    pub fn set_first_dirty(&self, first_dirty: Option<Offset>) {
+        self.cell.log.borrow_mut().set_first_dirty(first_dirty);
+        self.core.check_first_dirty(&self.cell, now());
+    }
+
     /// New settings from now on.
     pub fn reconfigure(&self, config: LogConfig) {
         self.cell.log.borrow_mut().reconfigure(config);
+        // What was written in the page-cache tier is synced as soon as the device tier goes.
+        self.core.mark_dirty(&self.cell);
     }
 
     /// The partition gets its leader: batches carry `epoch` from now on.
@@ -445,7 +499,7 @@ pub struct ReadSlice {
     pub(crate) at: Position,
     /// How many bytes.
     pub length: ByteCount,
-    segment: Offset,
+    pub(crate) segment: Offset,
     pub(crate) core: Rc<Core>,
     cell: Rc<PartitionCell>,
 }

@@ -12,6 +12,7 @@ use crate::format::batch::{self, BatchHeader, RecordBatch};
 use crate::format::codec;
 use crate::format::record::RecordsIter;
 use crate::format::scan::{self, Scan, Window};
+use crate::log::producers::Ended;
 use crate::log::{Located, Slice, TimestampScan, TimestampSearch};
 use crate::shard::edge;
 use crate::shard::engine::{Core, now};
@@ -58,11 +59,56 @@ impl Partition {
         at_least_one: bool,
     ) -> Result<Option<ReadSlice>, ReadError> {
         let Some((slice, start, _pin)) = self.start(offset).await? else { return Ok(None) };
+        self.cut(&slice, start, (bytes_max, at_least_one)).await
+    }
+
+    /// The same for a reader of committed records: no batch from `stable` on, which is a last
+    /// stable offset of this partition.
+    ///
+    /// # Errors
+    /// As [`Partition::locate`].
+    pub async fn locate_stable(
+        &self,
+        (offset, stable): (Offset, Offset),
+        bytes_max: ByteCount,
+        at_least_one: bool,
+    ) -> Result<Option<ReadSlice>, ReadError> {
+        let Some((mut slice, start, _pin)) = self.start(offset).await? else { return Ok(None) };
+        if stable <= offset {
+            return Ok(None);
+        }
+        // The end is a batch's, too: transactions begin with one.
+        if let Some((end, at, _pin)) = self.start(stable).await?
+            && end.segment == slice.segment
+        {
+            slice.end = at;
+        }
+        if slice.end <= start {
+            return Ok(None);
+        }
+        self.cut(&slice, start, (bytes_max, at_least_one)).await
+    }
+
+    /// The aborted transactions that a reader of committed records has to leave out of what it
+    /// reads from `offset` on in `slice`.
+    pub fn aborted_in(&self, offset: Offset, slice: &ReadSlice) -> Vec<Ended> {
+        let log = self.cell.log.borrow();
+        let end = log.offset_bound(slice.segment, slice.at + slice.length);
+        log.aborted(offset, end).copied().collect()
+    }
+
+    /// What of a segment's readable range, from `start` on, is within the limits.
+    async fn cut(
+        &self,
+        slice: &Slice,
+        start: Position,
+        limits: (ByteCount, bool),
+    ) -> Result<Option<ReadSlice>, ReadError> {
         let whole = slice.end - start;
-        let length = if whole <= bytes_max {
+        let length = if whole <= limits.0 {
             whole
         } else {
-            self.aligned_length(&slice, start, (bytes_max, at_least_one)).await?
+            self.aligned_length(slice, start, limits).await?
         };
         if length.0 == 0 {
             return Ok(None);
@@ -209,7 +255,7 @@ impl Partition {
         while let Some((header, at)) = walk.next().await? {
             let last = header.last_offset().ok_or(ReadError::Corrupt { at })?;
             if offset <= last {
-                self.cell.log.borrow_mut().note(offset, slice.segment, at);
+                self.cell.log.borrow_mut().note(offset, slice.file, at);
                 return Ok(Some(at));
             }
         }
@@ -224,7 +270,7 @@ impl Partition {
         (bytes_max, at_least_one): (ByteCount, bool),
     ) -> Result<ByteCount, ReadError> {
         let limit = start + bytes_max;
-        let floor = self.cell.log.borrow().align_end(slice.segment, start, limit);
+        let floor = self.cell.log.borrow().align_end(slice, start, limit);
         // Behind the last index entry lie a few more whole batches; none is when the index has an
         // entry a batch, so the walk costs one small read.
         let from = floor.max(start);

@@ -89,6 +89,11 @@ impl SealedFiles {
         self.forget_if(|(log, segment)| log == number && segment < first);
     }
 
+    /// The segments of a range were replaced by one that nobody has read.
+    pub fn forget_range(&mut self, number: u32, (from, to): (Offset, Offset)) {
+        self.forget_if(|(log, segment)| log == number && from <= segment && segment < to);
+    }
+
     fn forget_if(&mut self, is_gone: impl Fn(Key) -> bool) {
         let bytes = &mut self.bytes;
         self.entries.retain(|key, entry| {

@@ -25,7 +25,7 @@ pub trait Service: 'static {
     fn is_pipelined(&self, frame: &[u8]) -> bool;
 
     /// Takes a request in. A pipelined one has taken effect (its batches are appended) when this
-    /// returns; the reply may come later.
+    /// returns, or when a [`Reply::Unsettled`] is over; the answer may come later.
     fn call(self: &Rc<Self>, frame: BytesMut, connection: &ConnectionInfo) -> Reply;
 }
 
@@ -155,7 +155,7 @@ async fn accept<S: Service>(server: Rc<Server<S>>, listener: Listener) {
         }
         let id = server.next_id.get();
         server.next_id.set(id + 1);
-        let connection = Rc::new(Connection::new(ConnectionInfo { peer, id }, socket));
+        let connection = Rc::new(Connection::new(ConnectionInfo::new(peer, id), socket));
         server.connections.borrow_mut().insert(id, connection.clone());
         server.engine.core.stats.connections_opened.add(1);
         connection::start(server.clone(), connection);

@@ -39,6 +39,22 @@ impl Default for Stage {
     }
 }
 
+/// What rises and falls.
+#[derive(Default)]
+pub struct Level(Cell<u64>);
+
+impl Level {
+    /// It is this now.
+    pub fn set(&self, value: u64) {
+        self.0.set(value);
+    }
+
+    /// As it stands.
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
 impl Stage {
     /// Records one passage.
     pub fn record(&self, took: Duration) {
@@ -54,12 +70,14 @@ impl Stage {
 macro_rules! stats {
     (
         counts { $($(#[doc = $count_doc:literal])* $count:ident,)* }
+        levels { $($(#[doc = $level_doc:literal])* $level:ident,)* }
         stages { $($(#[doc = $doc:literal])* $stage:ident,)* }
     ) => {
         /// A shard's own counters.
         #[derive(Default)]
         pub struct Stats {
             $($(#[doc = $count_doc])* pub $count: Count,)*
+            $($(#[doc = $level_doc])* pub $level: Level,)*
             $($(#[doc = $doc])* pub $stage: Stage,)*
         }
 
@@ -68,6 +86,8 @@ macro_rules! stats {
         pub struct ShardStats {
             /// Name, help text and value of each counter.
             counts: Vec<(&'static str, &'static str, u64)>,
+            /// The same of what rises and falls.
+            levels: Vec<(&'static str, &'static str, u64)>,
             /// Name and latencies (us) of each stage.
             pub stages: Vec<(&'static str, Histogram<u64>)>,
             /// The storage ring's counters; `None` on plain files.
@@ -88,6 +108,11 @@ macro_rules! stats {
                         stringify!($count),
                         concat!($($count_doc),*),
                         self.$count.get(),
+                    ),)*],
+                    levels: vec![$((
+                        stringify!($level),
+                        concat!($($level_doc),*),
+                        self.$level.get(),
                     ),)*],
                     stages: vec![$((stringify!($stage), self.$stage.copy()),)*],
                     ring,
@@ -124,6 +149,28 @@ stats! {
         slices_spliced,
         #[doc = "Slices of answers that were read and sent."]
         slices_copied,
+        #[doc = "Rounds over compacted logs that came to their end."]
+        cleaner_rounds,
+        #[doc = "Rounds given up: the log changed meanwhile, or there was no room."]
+        cleaner_aborted,
+        #[doc = "Rounds that failed for good: their partitions are left alone."]
+        cleaner_failed,
+        #[doc = "Bytes read by cleaning, both passes."]
+        cleaner_bytes_read,
+        #[doc = "Bytes written by cleaning."]
+        cleaner_bytes_written,
+        #[doc = "Records that cleaning left out."]
+        cleaner_records_dropped,
+    }
+    levels {
+        #[doc = "Partitions that can't be cleaned."]
+        cleaner_uncleanable_partitions,
+        #[doc = "Dirty part of the filthiest compacted log when the cleaner last looked."]
+        cleaner_max_dirty_percent,
+        #[doc = "How full the last round's map of keys was."]
+        cleaner_map_percent,
+        #[doc = "Most slices of cleaning that began while appends waited for their turn."]
+        cleaner_turn_slices_max,
     }
     stages {
         #[doc = "From a whole Produce frame to its batches being appended."]
@@ -134,6 +181,8 @@ stats! {
         write,
         #[doc = "From submission to completion of a plan that ends in a sync."]
         sync,
+        #[doc = "From the beginning of a cleaning round to its end."]
+        clean,
         #[doc = "From an answer being due to its last byte having been sent."]
         answer,
     }
@@ -169,7 +218,7 @@ impl ShardStats {
     pub fn gauges(&self) -> Vec<(&'static str, &'static str, u64)> {
         let journal = self.journal;
         let bytes = |of: fn(JournalStats) -> u64| journal.map_or(0, of);
-        vec![
+        let mut gauges = vec![
             (
                 "journal_used_bytes",
                 "Bytes of the commit journal that a replay would look at.",
@@ -181,7 +230,9 @@ impl ShardStats {
                 "1 while it takes plans, 0 where there is none or it can't be written.",
                 bytes(|it| u64::from(it.is_serving)),
             ),
-        ]
+        ];
+        gauges.extend(self.levels.iter().copied());
+        gauges
     }
 
     /// One counter by its name.

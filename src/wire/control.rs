@@ -3,6 +3,10 @@
 //! An answer is filled for the newest version; [`Answer::fit`] clears what an older one doesn't
 //! have, since the crate refuses to encode a field that would be lost.
 
+mod transactions;
+
+pub use transactions::TransactionRequest;
+
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
     ApiVersionsRequest, ApiVersionsResponse, ConsumerGroupDescribeRequest,
@@ -17,6 +21,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
 
+use super::admin::{self, AdminRequest};
 use super::error::{ErrorCode, WireError};
 use super::frame::{CONTROL_FRAME_BYTES_MAX, HEADER_BYTES_MIN, RequestHeader};
 use super::guard;
@@ -52,6 +57,10 @@ pub enum Request {
     DescribeConfigs(DescribeConfigsRequest),
     /// A producer's id.
     InitProducerId(InitProducerIdRequest),
+    /// Something of an administrator.
+    Admin(AdminRequest),
+    /// Transactions.
+    Transactions(TransactionRequest),
     /// Offsets of a group to be kept.
     OffsetCommit(OffsetCommitRequest),
     /// Offsets of groups.
@@ -87,7 +96,9 @@ pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireErr
     let (key, version) = (header.api_key, header.version);
     versions::check(key, version)?;
     check_size(body.len())?;
-    guard::check_request(key, version, &body)?;
+    if key != api::WRITE_TXN_MARKERS {
+        guard::check_request(key, version, &body)?;
+    }
     if version >= offsets::IDS_FROM {
         match key {
             api::OFFSET_COMMIT => return offsets::decode_commit(body).map(Request::OffsetCommit),
@@ -109,7 +120,13 @@ pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireErr
         api::DESCRIBE_CLUSTER => Request::DescribeCluster(decode_body(key, version, &mut body)?),
         api::DESCRIBE_CONFIGS => Request::DescribeConfigs(decode_body(key, version, &mut body)?),
         api::INIT_PRODUCER_ID => Request::InitProducerId(decode_body(key, version, &mut body)?),
-        _ => return decode_group_request(key, version, &mut body),
+        _ if transactions::has(key) => {
+            Request::Transactions(transactions::decode(key, version, body)?)
+        }
+        _ => match admin::decode(key, version, &mut body)? {
+            Some(request) => Request::Admin(request),
+            None => return decode_group_request(key, version, &mut body),
+        },
     };
     Ok(request)
 }
@@ -145,7 +162,11 @@ fn check_size(size: usize) -> Result<(), WireError> {
     Err(WireError::FrameSize { size: number(size), min, max })
 }
 
-fn decode_body<M: Decodable>(key: i16, version: i16, body: &mut Bytes) -> Result<M, WireError> {
+pub(super) fn decode_body<M: Decodable>(
+    key: i16,
+    version: i16,
+    body: &mut Bytes,
+) -> Result<M, WireError> {
     M::decode(body, codec_version(key, version)).map_err(|why| {
         let text = why.to_string();
         WireError::Malformed { api_key: key, version, text }
@@ -153,9 +174,16 @@ fn decode_body<M: Decodable>(key: i16, version: i16, body: &mut Bytes) -> Result
 }
 
 /// The version as `kafka-protocol` knows it. ListOffsets 11 is laid out as 10 is; it only allows
-/// one more special timestamp (-6), and the crate stops at 10.
+/// one more special timestamp (-6), and the crate stops at 10. A request of DescribeLogDirs 5 is
+/// laid out as one of 4. Answers to WriteTxnMarkers are the
+/// same in both versions, and the crate has the first.
 fn codec_version(api_key: i16, version: i16) -> i16 {
-    if api_key == api::LIST_OFFSETS { version.min(10) } else { version }
+    match api_key {
+        api::LIST_OFFSETS => version.min(10),
+        api::DESCRIBE_LOG_DIRS => version.min(4),
+        api::WRITE_TXN_MARKERS => version.min(1),
+        _ => version,
+    }
 }
 
 /// An answer that [`encode`] can write in any version that is served.

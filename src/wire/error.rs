@@ -155,6 +155,8 @@ error_codes! {
     OperationNotAttempted = 55 "OPERATION_NOT_ATTEMPTED",
     /// The log's disk failed; the partition is offline.
     KafkaStorageError = 56 "KAFKA_STORAGE_ERROR",
+    /// The broker has no such log directory.
+    LogDirNotFound = 57 "LOG_DIR_NOT_FOUND",
     /// Nothing is known of the producer id.
     UnknownProducerId = 59 "UNKNOWN_PRODUCER_ID",
     /// The group has members.
@@ -177,6 +179,10 @@ error_codes! {
     UnsupportedCompressionType = 76 "UNSUPPORTED_COMPRESSION_TYPE",
     /// The leader doesn't know its high watermark yet.
     OffsetNotAvailable = 78 "OFFSET_NOT_AVAILABLE",
+    /// The partition has the leader that it should have.
+    ElectionNotNeeded = 84 "ELECTION_NOT_NEEDED",
+    /// Nothing is being moved.
+    NoReassignmentInProgress = 85 "NO_REASSIGNMENT_IN_PROGRESS",
     /// The member has to join with the id that it is given.
     MemberIdRequired = 79 "MEMBER_ID_REQUIRED",
     /// The group has as many members as it may have.
@@ -191,14 +197,26 @@ error_codes! {
     UnstableOffsetCommit = 88 "UNSTABLE_OFFSET_COMMIT",
     /// The quota is used up.
     ThrottlingQuotaExceeded = 89 "THROTTLING_QUOTA_EXCEEDED",
+    /// A newer producer has taken the transactional id over.
+    ProducerFenced = 90 "PRODUCER_FENCED",
     /// There is no such resource.
     ResourceNotFound = 91 "RESOURCE_NOT_FOUND",
+    /// The request names something twice.
+    DuplicateResource = 92 "DUPLICATE_RESOURCE",
+    /// The credential doesn't meet the rules.
+    UnacceptableCredential = 93 "UNACCEPTABLE_CREDENTIAL",
+    /// The level of the feature is not allowed.
+    InvalidUpdateVersion = 95 "INVALID_UPDATE_VERSION",
     /// This broker has no topic with this id.
     UnknownTopicId = 100 "UNKNOWN_TOPIC_ID",
+    /// The cluster has no such broker.
+    BrokerIdNotRegistered = 102 "BROKER_ID_NOT_REGISTERED",
     /// The log has another topic id.
     InconsistentTopicId = 103 "INCONSISTENT_TOPIC_ID",
     /// The cluster id is another one.
     InconsistentClusterId = 104 "INCONSISTENT_CLUSTER_ID",
+    /// There is no such transactional id.
+    TransactionalIdNotFound = 105 "TRANSACTIONAL_ID_NOT_FOUND",
     /// A fetch session mixed names and ids.
     FetchSessionTopicIdError = 106 "FETCH_SESSION_TOPIC_ID_ERROR",
     /// The member's epoch is not the one that it should have.
@@ -209,6 +227,8 @@ error_codes! {
     UnsupportedAssignor = 112 "UNSUPPORTED_ASSIGNOR",
     /// The member's epoch is an old one.
     StaleMemberEpoch = 113 "STALE_MEMBER_EPOCH",
+    /// The transaction can only be aborted.
+    TransactionAbortable = 120 "TRANSACTION_ABORTABLE",
     /// The regular expression is not valid.
     InvalidRegularExpression = 128 "INVALID_REGULAR_EXPRESSION",
     /// The client should look for the cluster anew.

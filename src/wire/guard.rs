@@ -7,7 +7,9 @@
 //! The schemas say what a walk has to know: widths, order and versions of the fields, from Kafka
 //! 4.3's message definitions. None of these messages has an array inside a tagged field.
 
+mod admin;
 mod groups;
+mod transactions;
 
 use bytes::Buf;
 
@@ -25,7 +27,7 @@ pub const ANSWER_ELEMENTS_MAX: u64 = 10_000_000;
 
 /// The shape of a field.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     /// So many bytes.
     Bytes(usize),
     /// A text, possibly null.
@@ -36,31 +38,33 @@ enum Kind {
     Array(&'static Kind),
     /// Fields, then tagged fields in flexible versions.
     Struct(&'static [Field]),
+    /// The same, or null: a byte says which.
+    Optional(&'static [Field]),
 }
 
 /// A field and the versions that have it.
 #[derive(Clone, Copy, Debug)]
-struct Field {
+pub(crate) struct Field {
     name: &'static str,
     kind: Kind,
     since: i16,
     until: i16,
 }
 
-const INT8: Kind = Kind::Bytes(size_of::<i8>());
-const INT16: Kind = Kind::Bytes(size_of::<i16>());
-const INT32: Kind = Kind::Bytes(size_of::<i32>());
-const INT64: Kind = Kind::Bytes(size_of::<i64>());
-const UUID: Kind = Kind::Bytes(16);
-const BOOL: Kind = INT8;
-const INT32S: Kind = Kind::Array(&INT32);
-const TEXTS: Kind = Kind::Array(&Kind::Text);
+pub(crate) const INT8: Kind = Kind::Bytes(size_of::<i8>());
+pub(crate) const INT16: Kind = Kind::Bytes(size_of::<i16>());
+pub(crate) const INT32: Kind = Kind::Bytes(size_of::<i32>());
+pub(crate) const INT64: Kind = Kind::Bytes(size_of::<i64>());
+pub(crate) const UUID: Kind = Kind::Bytes(16);
+pub(crate) const BOOL: Kind = INT8;
+pub(crate) const INT32S: Kind = Kind::Array(&INT32);
+pub(crate) const TEXTS: Kind = Kind::Array(&Kind::Text);
 
-const fn field(name: &'static str, kind: Kind, since: i16) -> Field {
+pub(crate) const fn field(name: &'static str, kind: Kind, since: i16) -> Field {
     Field { name, kind, since, until: i16::MAX }
 }
 
-const fn dropped(field: Field, until: i16) -> Field {
+pub(crate) const fn dropped(field: Field, until: i16) -> Field {
     Field { until, ..field }
 }
 
@@ -82,6 +86,19 @@ pub fn check_request(api_key: i16, version: i16, body: &[u8]) -> Result<(), Wire
 pub fn check_answer(api_key: i16, version: i16, body: &[u8]) -> Result<(), WireError> {
     let fields = answer_fields(api_key).ok_or(WireError::Unsupported { api_key, version })?;
     Walk::start(api_key, version, ANSWER_ELEMENTS_MAX)?.run(fields, body)
+}
+
+/// Walks the body of an answer that the client's own table of APIs knows.
+///
+/// # Errors
+/// [`WireError`]: a length that doesn't fit, more than [`ANSWER_ELEMENTS_MAX`] elements.
+pub(crate) fn check_fields(
+    fields: &'static [Field],
+    (version, flexible): (i16, bool),
+    body: &[u8],
+) -> Result<(), WireError> {
+    let (elements_max, elements_left) = (ANSWER_ELEMENTS_MAX, ANSWER_ELEMENTS_MAX);
+    Walk { version, flexible, elements_max, elements_left }.run(fields, body)
 }
 
 struct Walk {
@@ -131,6 +148,10 @@ impl Walk {
                 reader.skip(length, name)
             }
             Kind::Struct(fields) => self.walk_struct(reader, fields),
+            Kind::Optional(fields) => match reader.i8(name)? {
+                ..0 => Ok(()),
+                0.. => self.walk_struct(reader, fields),
+            },
             Kind::Array(element) => {
                 let count = reader.array_length(1, name)?.unwrap_or(0);
                 self.count(u64_of(count), name)?;
@@ -159,7 +180,12 @@ fn request_fields(api_key: i16) -> Option<&'static [Field]> {
         api::OFFSET_FOR_LEADER_EPOCH => OFFSET_FOR_LEADER_EPOCH_REQUEST,
         api::DESCRIBE_CONFIGS => DESCRIBE_CONFIGS_REQUEST,
         api::DESCRIBE_CLUSTER => DESCRIBE_CLUSTER_REQUEST,
-        other => return groups::request_fields(other),
+        other => {
+            let groups = groups::request_fields(other);
+            return groups
+                .or_else(|| transactions::request_fields(other))
+                .or_else(|| admin::request_fields(other));
+        }
     })
 }
 
@@ -417,9 +443,9 @@ mod tests {
     }
 
     #[test]
-    fn every_api_but_produce_and_fetch_has_a_schema() {
+    fn every_api_but_those_walked_by_hand_has_a_schema() {
         for range in super::super::versions::ADVERTISED {
-            let walked = [api::PRODUCE, api::FETCH].contains(&range.key);
+            let walked = [api::PRODUCE, api::FETCH, api::WRITE_TXN_MARKERS].contains(&range.key);
             assert_eq!(request_fields(range.key).is_none(), walked, "{}", range.name);
         }
     }

@@ -21,12 +21,15 @@ pub mod produce;
 
 pub mod fetch;
 
+pub mod txn_markers;
+
 pub mod guard;
 
 pub mod offsets;
 
 pub mod control;
 
+pub mod admin;
 mod group_answers;
 
 pub use kafka_protocol::protocol::StrBytes;

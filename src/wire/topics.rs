@@ -12,7 +12,7 @@ use crate::units::{BrokerId, LeaderEpoch, TopicId, u64_of};
 pub const PARTITIONS_MAX: usize = 100_000;
 
 /// How a request names a topic: by name in older versions, by id in newer ones.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum TopicKey {
     /// The name, as sent; it may be illegal.
     Name(StrBytes),

@@ -40,28 +40,90 @@ pub mod api {
     pub const DESCRIBE_GROUPS: i16 = 15;
     /// The groups of a broker.
     pub const LIST_GROUPS: i16 = 16;
+    /// Names a SASL mechanism.
+    pub const SASL_HANDSHAKE: i16 = 17;
     /// What is advertised here.
     pub const API_VERSIONS: i16 = 18;
     /// Creates topics.
     pub const CREATE_TOPICS: i16 = 19;
     /// Deletes topics.
     pub const DELETE_TOPICS: i16 = 20;
+    /// Advances log starts.
+    pub const DELETE_RECORDS: i16 = 21;
     /// Gives a producer its id.
     pub const INIT_PRODUCER_ID: i16 = 22;
     /// Where a leader epoch ends.
     pub const OFFSET_FOR_LEADER_EPOCH: i16 = 23;
+    /// What a transaction is going to write to.
+    pub const ADD_PARTITIONS_TO_TXN: i16 = 24;
+    /// That a transaction is going to commit offsets.
+    pub const ADD_OFFSETS_TO_TXN: i16 = 25;
+    /// Commits or aborts a transaction.
+    pub const END_TXN: i16 = 26;
+    /// Ends transactions on single partitions.
+    pub const WRITE_TXN_MARKERS: i16 = 27;
+    /// Commits offsets as part of a transaction.
+    pub const TXN_OFFSET_COMMIT: i16 = 28;
+    /// Lists ACLs.
+    pub const DESCRIBE_ACLS: i16 = 29;
+    /// Makes ACLs.
+    pub const CREATE_ACLS: i16 = 30;
+    /// Deletes ACLs.
+    pub const DELETE_ACLS: i16 = 31;
     /// Settings of topics and brokers.
     pub const DESCRIBE_CONFIGS: i16 = 32;
+    /// Replaces settings.
+    pub const ALTER_CONFIGS: i16 = 33;
+    /// Moves replicas between directories.
+    pub const ALTER_REPLICA_LOG_DIRS: i16 = 34;
+    /// Sizes of partitions and directories.
+    pub const DESCRIBE_LOG_DIRS: i16 = 35;
+    /// Authenticates by SASL.
+    pub const SASL_AUTHENTICATE: i16 = 36;
+    /// Adds partitions to topics.
+    pub const CREATE_PARTITIONS: i16 = 37;
     /// Deletes groups.
     pub const DELETE_GROUPS: i16 = 42;
+    /// Elects leaders.
+    pub const ELECT_LEADERS: i16 = 43;
+    /// Changes settings.
+    pub const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
+    /// Moves replicas between brokers.
+    pub const ALTER_PARTITION_REASSIGNMENTS: i16 = 45;
+    /// Lists replicas that are moving.
+    pub const LIST_PARTITION_REASSIGNMENTS: i16 = 46;
     /// Deletes offsets that a group has committed.
     pub const OFFSET_DELETE: i16 = 47;
+    /// Lists quotas.
+    pub const DESCRIBE_CLIENT_QUOTAS: i16 = 48;
+    /// Changes quotas.
+    pub const ALTER_CLIENT_QUOTAS: i16 = 49;
+    /// Lists users with credentials.
+    pub const DESCRIBE_USER_SCRAM_CREDENTIALS: i16 = 50;
+    /// Changes credentials.
+    pub const ALTER_USER_SCRAM_CREDENTIALS: i16 = 51;
+    /// State of the metadata log.
+    pub const DESCRIBE_QUORUM: i16 = 55;
+    /// Changes levels of features.
+    pub const UPDATE_FEATURES: i16 = 57;
+    /// Brokers, controller, cluster id.
+    pub const DESCRIBE_CLUSTER: i16 = 60;
+    /// What partitions know of producers.
+    pub const DESCRIBE_PRODUCERS: i16 = 61;
+    /// Forgets a broker.
+    pub const UNREGISTER_BROKER: i16 = 64;
+    /// What is known of transactional ids.
+    pub const DESCRIBE_TRANSACTIONS: i16 = 65;
+    /// Which transactional ids there are.
+    pub const LIST_TRANSACTIONS: i16 = 66;
     /// Members of groups whose coordinator assigns.
     pub const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
     /// Such groups, their members.
     pub const CONSUMER_GROUP_DESCRIBE: i16 = 69;
-    /// Brokers, controller, cluster id.
-    pub const DESCRIBE_CLUSTER: i16 = 60;
+    /// Lists what has settings.
+    pub const LIST_CONFIG_RESOURCES: i16 = 74;
+    /// Topics and partitions, page by page.
+    pub const DESCRIBE_TOPIC_PARTITIONS: i16 = 75;
 }
 
 /// One API with the versions that are advertised.
@@ -104,17 +166,48 @@ pub const ADVERTISED: &[ApiRange] = &[
     range(api::SYNC_GROUP, "SyncGroup", (0, 5), 4),
     range(api::DESCRIBE_GROUPS, "DescribeGroups", (0, 6), 5),
     range(api::LIST_GROUPS, "ListGroups", (0, 5), 3),
+    range(api::SASL_HANDSHAKE, "SaslHandshake", (0, 1), NEVER),
     range(api::API_VERSIONS, "ApiVersions", (0, 4), 3),
     range(api::CREATE_TOPICS, "CreateTopics", (2, 7), 5),
     range(api::DELETE_TOPICS, "DeleteTopics", (1, 6), 4),
+    range(api::DELETE_RECORDS, "DeleteRecords", (0, 2), 2),
     range(api::INIT_PRODUCER_ID, "InitProducerId", (0, 5), 2),
     range(api::OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), 4),
+    range(api::ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", (0, 5), 3),
+    range(api::ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", (0, 4), 3),
+    range(api::END_TXN, "EndTxn", (0, 5), 3),
+    range(api::WRITE_TXN_MARKERS, "WriteTxnMarkers", (1, 2), 1),
+    range(api::TXN_OFFSET_COMMIT, "TxnOffsetCommit", (0, 5), 3),
+    range(api::DESCRIBE_ACLS, "DescribeAcls", (1, 3), 2),
+    range(api::CREATE_ACLS, "CreateAcls", (1, 3), 2),
+    range(api::DELETE_ACLS, "DeleteAcls", (1, 3), 2),
     range(api::DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), 4),
+    range(api::ALTER_CONFIGS, "AlterConfigs", (0, 2), 2),
+    range(api::ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", (1, 2), 2),
+    range(api::DESCRIBE_LOG_DIRS, "DescribeLogDirs", (1, 5), 2),
+    range(api::SASL_AUTHENTICATE, "SaslAuthenticate", (0, 2), 2),
+    range(api::CREATE_PARTITIONS, "CreatePartitions", (0, 3), 2),
     range(api::DELETE_GROUPS, "DeleteGroups", (0, 2), 2),
+    range(api::ELECT_LEADERS, "ElectLeaders", (0, 2), 2),
+    range(api::INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", (0, 1), 1),
+    range(api::ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", (0, 1), 0),
+    range(api::LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", (0, 0), 0),
     range(api::OFFSET_DELETE, "OffsetDelete", (0, 0), NEVER),
+    range(api::DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", (0, 1), 1),
+    range(api::ALTER_CLIENT_QUOTAS, "AlterClientQuotas", (0, 1), 1),
+    range(api::DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", (0, 0), 0),
+    range(api::ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", (0, 0), 0),
+    range(api::DESCRIBE_QUORUM, "DescribeQuorum", (0, 2), 0),
+    range(api::UPDATE_FEATURES, "UpdateFeatures", (0, 2), 0),
     range(api::DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), 0),
+    range(api::DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), 0),
+    range(api::UNREGISTER_BROKER, "UnregisterBroker", (0, 0), 0),
+    range(api::DESCRIBE_TRANSACTIONS, "DescribeTransactions", (0, 0), 0),
+    range(api::LIST_TRANSACTIONS, "ListTransactions", (0, 2), 0),
     range(api::CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", (0, 1), 0),
     range(api::CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", (0, 1), 0),
+    range(api::LIST_CONFIG_RESOURCES, "ListConfigResources", (0, 1), 0),
+    range(api::DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", (0, 0), 0),
 ];
 
 /// What is known of an API.
@@ -190,7 +283,7 @@ mod tests {
             .map(|range| range.name)
             .collect();
         // Of OffsetCommit and OffsetFetch 10 it has the answers; see `wire::offsets`.
-        assert_eq!(ahead, ["ListOffsets"]);
+        assert_eq!(ahead, ["ListOffsets", "WriteTxnMarkers", "DescribeLogDirs"]);
     }
 
     #[test]

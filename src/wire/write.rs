@@ -38,7 +38,7 @@ impl Writer {
     }
 
     /// A message of `kafka-protocol`'s; the error is the codec's text.
-    pub(super) fn message<M: Encodable>(
+    pub(crate) fn message<M: Encodable>(
         &mut self,
         message: &M,
         version: i16,

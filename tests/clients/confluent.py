@@ -210,6 +210,29 @@ class Confluent:
         consumer.close()
         return received
 
+    def read_to_end(self, topics, isolation):
+        """{topic: records of its partition 0}; markers and offsets that are missing are passed
+        over."""
+        more = {"enable.partition.eof": True, "isolation.level": isolation}
+        consumer = self.consumer(**more)
+        begin = confluent_kafka.OFFSET_BEGINNING
+        consumer.assign([TopicPartition(topic, 0, begin) for topic in topics])
+        received = {topic: [] for topic in topics}
+        left = set(topics)
+        deadline = time.monotonic() + lib.DEADLINE_S
+        while left and time.monotonic() < deadline:
+            for message in consumer.consume(1000, POLL_S):
+                if not message.error():
+                    received[message.topic()].append((record_of(message), message.offset()))
+                elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    left.discard(message.topic())
+                else:
+                    raise Refused(message.error().code(), message.error().str())
+        consumer.close()
+        if left:
+            raise TimeoutError(f"no end of {sorted(left)[:5]}")
+        return received
+
     def read_latest(self, topic, partition, nudge):
         consumer = self.consumer()
         consumer.assign([TopicPartition(topic, partition, confluent_kafka.OFFSET_END)])

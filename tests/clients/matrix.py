@@ -34,7 +34,10 @@ CLIENTS = {
     "flights-back": ["flights.py", "--producer", "kafka-python", "--consumer", "confluent"],
     "kills": ["kills.py"],
     "groups": ["groups.py"],
+    "transactions": ["transactions.py"],
+    "java-transactions": ["java_transactions.py"],
     "takeover": ["kafka_takes_over.py"],
+    "command-line": ["command_line.py"],
 }
 Cell = namedtuple("Cell", "client engine tier shards")
 # Every client, engine, tier and shard count, and every pair of the last three, at least once.
@@ -47,7 +50,10 @@ QUICK = (
     Cell("flights-back", "plain-file", "page-cache", 1),
     Cell("kills", "uring", "device", 2),
     Cell("groups", "uring", "device", 2),
+    Cell("transactions", "uring", "device", 2),
+    Cell("java-transactions", "plain-file", "page-cache", 2),
     Cell("takeover", "uring", "device", 2),
+    Cell("command-line", "uring", "device", 2),
 )
 CELL_S = 1200
 
@@ -96,9 +102,13 @@ def client_command(cell, arguments, under_test):
         )
         return command + origin
     command += ["--bootstrap", under_test.bootstrap]
+    if cell.client == "command-line":
+        command += ["--binary", str(arguments.binary)]
     if cell.client == "kills":
         command += ["--midway", under_test.restart_command, "--kills", str(arguments.kills)]
     if cell.client == "groups":
+        command += ["--midway", under_test.restart_command]
+    if cell.client.endswith("transactions") and cell.engine != "stock":
         command += ["--midway", under_test.restart_command]
     if cell.client.startswith("flights"):
         command += ["--midway", under_test.restart_command]
@@ -216,7 +226,8 @@ def main():
     if arguments.list:
         print("\n".join(map(name_of, cells)))
         return 0
-    if not arguments.stock and not os.access(arguments.binary, os.X_OK):
+    needs_binary = any(it.engine != "stock" or it.client == "command-line" for it in cells)
+    if needs_binary and not os.access(arguments.binary, os.X_OK):
         print(
             f"{arguments.binary} is missing: run `cargo build --release`, or name one with --binary"
         )

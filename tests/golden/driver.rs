@@ -16,6 +16,7 @@ use uringlog::log::producers::Marker;
 use uringlog::log::{AppendError, LogConfig, LogSpec, Opening, PartitionLog};
 use uringlog::units::{LeaderEpoch, Offset, Timestamp};
 
+use super::keep::Keep;
 use super::timeline::{Copied, Event, History};
 
 pub const FILES_MAX: usize = 1_000;
@@ -45,10 +46,11 @@ struct Replay {
     _directory: tempfile::TempDir,
 }
 
-/// Repeats it.
-pub fn repeat(history: History) -> Outcome {
+/// Repeats it, and keeps what it leaves where that is wanted.
+pub fn repeat(history: History, keep: &Keep) -> Outcome {
     let mut outcome = Outcome::default();
     let mut replay = Replay::create(&history);
+    let end = history.events.last().map_or(history.created, |it| it.0);
     for (at, event) in history.events {
         match event {
             Event::Append(batch) => replay.append(batch, at, &mut outcome),
@@ -75,6 +77,13 @@ pub fn repeat(history: History) -> Outcome {
             }
         }
     }
+    if !replay.is_running && !replay.is_clean {
+        replay.start(end);
+    }
+    if replay.is_running {
+        replay.stop(end);
+    }
+    keep.partition(&replay.spec.directory, &replay.configs, replay.log_start);
     outcome
 }
 

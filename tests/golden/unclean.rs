@@ -12,6 +12,7 @@ use uringlog::log::{LogSpec, Opening, PartitionLog, RecoveryReport};
 use uringlog::units::{LeaderEpoch, Timestamp};
 
 use super::driver::{EPOCHS_PER_RESTART, FILES_MAX, differences, files, resolve};
+use super::keep::Keep;
 use super::timeline::Timeline;
 
 /// What became of a damaged directory.
@@ -27,7 +28,7 @@ pub struct Recovered {
 }
 
 /// Opens the case's first directory at the time of Kafka's start, and stops again.
-pub fn recover(root: &Path) -> Recovered {
+pub fn recover(root: &Path, keep: &Keep) -> Recovered {
     let timeline = Timeline::read(root);
     let work = tempfile::tempdir().expect("a temporary directory");
     let damaged = root.join("dir-1-damaged");
@@ -58,6 +59,7 @@ pub fn recover(root: &Path) -> Recovered {
     let finished = disk.run(plan);
     assert_eq!(finished.result, Ok(()));
     log.complete(finished, stopped);
+    keep.partition(&folder, &history.configs, None);
     found.extend(second.iter().flat_map(|it| differences(&files(&folder), it, true)));
     Recovered {
         differences: found,

@@ -129,8 +129,8 @@ impl Run {
     }
 }
 
-/// Every `.log`, and every index of a sealed segment, has on the device what reads see. A snapshot of
-/// producers need not: its checksum tells when it isn't whole, and the log has all of it.
+/// Every `.log`, and every index of a sealed segment, has on the device what reads see. A snapshot
+/// of producers need not: its checksum tells when it isn't whole, and the log has all of it.
 fn assert_on_device(store: &Store<SimDisk>) {
     let directory = Path::new(DIRECTORY);
     let active = store.log.segments().last().expect("one is active").base;

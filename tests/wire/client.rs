@@ -23,7 +23,7 @@ use uringlog::client::{
     Acks, Client, ClientError, ClientOptions, Connection, ConnectionOptions, Target,
     decode_produced, encode_produce,
 };
-use uringlog::format::batch::{BatchHeader, HEADER_BYTES};
+use uringlog::format::batch::{BatchHeader, Codec, HEADER_BYTES};
 use uringlog::format::record::RecordsIter;
 use uringlog::units::ProducerId;
 use uringlog::wire::control;
@@ -370,6 +370,8 @@ fn the_produce_command_keeps_order_and_stores_nothing_twice() {
             partition: None,
             key_separator: None,
             acks: Acks::All,
+            codec: Codec::None,
+            headers: Vec::new(),
             batch_bytes: 1_000,
             input: Some(path),
         };

@@ -3,11 +3,13 @@
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::{
-    ApiVersionsResponse, BrokerId, CreateTopicsResponse, DeleteTopicsResponse,
-    DescribeClusterResponse, DescribeConfigsResponse, FindCoordinatorResponse,
-    InitProducerIdResponse, ListOffsetsResponse, MetadataResponse, OffsetForLeaderEpochResponse,
-    ProducerId, TopicName, api_versions_response, create_topics_response, delete_topics_response,
-    describe_cluster_response, describe_configs_response, list_offsets_response, metadata_response,
+    AddPartitionsToTxnResponse, ApiVersionsResponse, BrokerId, CreateTopicsResponse,
+    DeleteTopicsResponse, DescribeClusterResponse, DescribeConfigsResponse, EndTxnResponse,
+    FindCoordinatorResponse, InitProducerIdResponse, ListOffsetsResponse, ListTransactionsResponse,
+    MetadataResponse, OffsetForLeaderEpochResponse, ProducerId, TopicName,
+    add_partitions_to_txn_response, api_versions_response, create_topics_response,
+    delete_topics_response, describe_cluster_response, describe_configs_response,
+    list_offsets_response, list_transactions_response, metadata_response,
     offset_for_leader_epoch_response,
 };
 use kafka_protocol::protocol::StrBytes;
@@ -35,7 +37,7 @@ fn requests_are_read_in_every_version() {
         assert_eq!(request.as_ref(), Ok(&expected), "version {}", sample.version);
         count += 1;
     }
-    assert!(count > 60, "{count} versions of ten APIs");
+    assert!(count > 110, "{count} versions of all APIs but two");
 }
 
 /// Encodes `full` in every version and decodes it again.
@@ -261,4 +263,53 @@ fn the_rest_fits_every_version() {
     check(epochs, |_, answer| assert_eq!(answer.topics[0].partitions[0].end_offset, 9));
     let producer = |_| InitProducerIdResponse::default().with_producer_id(ProducerId(5));
     check(producer, |_, answer| assert_eq!(answer.producer_id, ProducerId(5)));
+}
+
+#[test]
+fn transactions_fit_every_version() {
+    check(
+        |version| {
+            let result =
+                add_partitions_to_txn_response::AddPartitionsToTxnPartitionResult::default()
+                    .with_partition_index(3)
+                    .with_partition_error_code(120);
+            let topic = add_partitions_to_txn_response::AddPartitionsToTxnTopicResult::default()
+                .with_results_by_partition(vec![result]);
+            let answer = AddPartitionsToTxnResponse::default();
+            if version < 4 {
+                return answer.with_results_by_topic_v3_and_below(vec![topic]);
+            }
+            let of_transaction =
+                add_partitions_to_txn_response::AddPartitionsToTxnResult::default()
+                    .with_topic_results(vec![topic]);
+            answer.with_results_by_transaction(vec![of_transaction])
+        },
+        |version, mut answer| {
+            let mut topics = match version {
+                ..4 => answer.results_by_topic_v3_and_below,
+                4.. => answer.results_by_transaction.remove(0).topic_results,
+            };
+            let result = topics.remove(0).results_by_partition.remove(0);
+            assert_eq!((result.partition_index, result.partition_error_code), (3, 120));
+        },
+    );
+    check(
+        |_| {
+            let producer = EndTxnResponse::default().with_producer_id(ProducerId(5));
+            producer.with_producer_epoch(6).with_error_code(51)
+        },
+        |version, answer| {
+            let expected = if version < 5 { (-1, -1) } else { (5, 6) };
+            assert_eq!((answer.producer_id.0, answer.producer_epoch), expected);
+            assert_eq!(answer.error_code, 51);
+        },
+    );
+    check(
+        |_| {
+            let state = list_transactions_response::TransactionState::default()
+                .with_producer_id(ProducerId(5));
+            ListTransactionsResponse::default().with_transaction_states(vec![state])
+        },
+        |_, answer| assert_eq!(answer.transaction_states[0].producer_id.0, 5),
+    );
 }

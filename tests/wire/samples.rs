@@ -1,7 +1,11 @@
 //! Values that several of the tests draw.
 
+#[path = "admin_samples.rs"]
+mod admin_samples;
 #[path = "samples/groups.rs"]
 mod groups;
+#[path = "samples/transactions.rs"]
+mod transactions;
 
 use std::collections::BTreeMap;
 
@@ -58,8 +62,12 @@ pub struct Sample {
 
 impl Sample {
     fn new<M: Encodable>(api_key: i16, version: i16, message: &M) -> Sample {
-        // ListOffsets 11 is laid out as 10, where the crate stops.
-        let theirs = if api_key == api::LIST_OFFSETS { version.min(10) } else { version };
+        // Two requests of versions that the crate lacks are laid out as those before.
+        let theirs = match api_key {
+            api::LIST_OFFSETS => version.min(10),
+            api::DESCRIBE_LOG_DIRS => version.min(4),
+            _ => version,
+        };
         let mut body = BytesMut::new();
         message.encode(&mut body, theirs).expect("fitted to the version");
         Sample { api_key, version, body: body.freeze() }
@@ -99,8 +107,12 @@ fn sample(key: i16, version: i16) -> (Sample, Option<Request>) {
         }
         api::DESCRIBE_CONFIGS => control!(DescribeConfigs, describe_configs(version)),
         api::DESCRIBE_CLUSTER => control!(DescribeCluster, describe_cluster(version)),
-        other => groups::sample(other, version)
-            .unwrap_or_else(|| panic!("API {other} is advertised without a sample")),
+        other => {
+            match admin_samples::sample(other, version).or_else(|| groups::sample(other, version)) {
+                Some(sample) => sample,
+                None => transactions::sample(other, version),
+            }
+        }
     }
 }
 

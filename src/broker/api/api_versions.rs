@@ -2,9 +2,9 @@
 //! from which the client takes its next try (KIP-511); 4.4 clients begin with 5.
 //!
 //! - A client that names its software wrongly (version 3 on) gets error 42.
-//! - The features are those that this broker knows of Kafka's. `group.version` 1 lets clients use
-//!   the consumer protocol. `transaction.version` is not among them, which keeps Java clients on
-//!   the older transaction protocol.
+//! - The features are those that this broker knows of Kafka's. `transaction.version` 2 makes Java
+//!   clients speak KIP-890's protocol (Produce 12, EndTxn 5), `group.version` 1 lets clients use the
+//!   consumer protocol.
 
 use kafka_protocol::messages::api_versions_request::ApiVersionsRequest;
 use kafka_protocol::messages::api_versions_response::{
@@ -14,6 +14,7 @@ use kafka_protocol::messages::api_versions_response::{
 use crate::broker::api::text;
 use crate::broker::controller::{
     GROUP_VERSION, GROUP_VERSION_LEVEL, METADATA_VERSION, METADATA_VERSION_LEVEL,
+    TRANSACTION_VERSION, TRANSACTION_VERSION_LEVEL,
 };
 use crate::broker::image::Image;
 use crate::wire::control;
@@ -26,8 +27,9 @@ const SOFTWARE_FROM: i16 = 3;
 const METADATA_VERSION_MIN: i16 = 7;
 
 /// Features with their lowest and highest level.
-const SUPPORTED: [(&str, i16, i16); 2] = [
+const SUPPORTED: [(&str, i16, i16); 3] = [
     (METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LEVEL),
+    (TRANSACTION_VERSION, 0, TRANSACTION_VERSION_LEVEL),
     (GROUP_VERSION, 0, GROUP_VERSION_LEVEL),
 ];
 
@@ -56,4 +58,9 @@ pub fn answer(image: &Image, request: &ApiVersionsRequest, version: i16) -> ApiV
         .with_supported_features(supported.to_vec())
         .with_finalized_features_epoch(i64::try_from(image.version).unwrap_or(i64::MAX))
         .with_finalized_features(finalized.collect())
+}
+
+/// Features with the levels that this broker understands.
+pub fn supported() -> Vec<(&'static str, i16, i16)> {
+    SUPPORTED.to_vec()
 }

@@ -32,7 +32,7 @@ pub async fn answer(node: &Node, request: CreateTopicsRequest) -> CreateTopicsRe
             let message = "the request names this topic more than once";
             return Err(Refusal::new(ErrorCode::InvalidRequest, message));
         }
-        let new = topics::check(topic, &node.shared.config, &node.shared.brokers)?;
+        let new = topics::check(topic, &node.config(), &node.shared.brokers)?;
         topics::admit(&new, &node.image(), &node.shared.config)?;
         Ok(new)
     };
@@ -82,7 +82,7 @@ async fn make(node: &Node, checked: Vec<Result<NewTopic, Refusal>>) -> Vec<Resul
 }
 
 fn describe(node: &Node, result: CreatableTopicResult, made: &Made) -> CreatableTopicResult {
-    let configs = config::describe_topic(&node.shared.config, &made.overrides);
+    let configs = config::describe_topic(&node.config(), &made.overrides);
     let configs = configs.into_iter().map(|entry| {
         CreatableTopicConfigs::default()
             .with_name(text(entry.name))

@@ -1,6 +1,8 @@
-//! DescribeConfigs (32), versions 1 to 4: settings of topics and of this broker.
+//! DescribeConfigs (32), versions 1 to 4: settings of topics, of this broker, of groups and of
+//! subscriptions to clients' metrics.
 //!
-//! - A broker is named by its id; every shard's id means the one broker that they are.
+//! - A broker is named by its id; every shard's id means the one broker that they are. An empty
+//!   name asks for what was set for all brokers.
 //! - Synonyms (where a value comes from, in the order of precedence) and documentation on demand.
 //! - No setting is secret.
 
@@ -12,15 +14,14 @@ use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsSynonym,
 };
 
+use crate::broker::alterations::{self, kind};
 use crate::broker::api::text;
-use crate::broker::config::{self, Described};
+use crate::broker::config::{self, ConfigSource, Described, Synonym};
 use crate::broker::errors::Refusal;
 use crate::broker::node::Node;
+use crate::format::kraft::ConfigResource;
 use crate::format::names::TopicName;
 use crate::wire::error::ErrorCode;
-
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
 
 /// Answers a request.
 pub async fn answer(node: &Node, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
@@ -52,36 +53,55 @@ fn is_wanted(resource: &DescribeConfigsResource, name: &str) -> bool {
 }
 
 fn entries(node: &Node, resource: &DescribeConfigsResource) -> Result<Vec<Described>, Refusal> {
+    let invalid = |message: String| Refusal::new(ErrorCode::InvalidRequest, message);
     let name = resource.resource_name.as_str();
-    let settings = &node.shared.config;
+    let image = node.image();
+    let set = |resource| image.settings().configs(&resource).cloned().unwrap_or_default();
     match resource.resource_type {
-        TOPIC => {
+        kind::TOPIC => {
             TopicName::new(name).map_err(|error| {
                 Refusal::new(ErrorCode::InvalidTopicException, error.to_string())
             })?;
-            let image = node.image();
-            let topic = image.topic(name).ok_or_else(|| {
-                let message = format!("there is no topic {name}");
-                Refusal::new(ErrorCode::UnknownTopicOrPartition, message)
-            })?;
-            Ok(config::describe_topic(settings, &topic.overrides))
+            let topic = image.topic(name);
+            let unknown = || Refusal::new(ErrorCode::UnknownTopicOrPartition, "");
+            let topic = topic.ok_or_else(unknown)?;
+            let entries = config::describe_topic(&node.config(), &topic.overrides);
+            Ok(entries.into_iter().map(as_kafka_cuts).collect())
         }
-        // An empty name asks for what all brokers have in common, which is nothing: their settings
-        // come from one configuration file each.
-        BROKER if name.is_empty() => Ok(Vec::new()),
-        BROKER => {
-            let is_ours = |id: i32| node.shared.brokers.iter().any(|(known, _, _)| known.0 == id);
-            if name.parse().is_ok_and(is_ours) {
-                return Ok(config::describe_server(settings));
-            }
-            let message = format!("{name:?} is not the id of a broker here");
-            Err(Refusal::new(ErrorCode::InvalidRequest, message))
+        kind::BROKER if name.is_empty() => {
+            Ok(config::describe_common(&set(ConfigResource::Broker(String::new()))))
         }
-        other => {
-            let message = format!("resources of type {other} have no configs here");
-            Err(Refusal::new(ErrorCode::InvalidRequest, message))
+        kind::BROKER => {
+            let is_ours = |id| node.shared.brokers.iter().any(|(known, _, _)| known.0 == id);
+            alterations::resource(kind::BROKER, name, is_ours, node.shared.node)?;
+            Ok(config::describe_server(&node.config()))
         }
+        kind::CLIENT_METRICS if name.is_empty() => {
+            Err(invalid("Client metrics subscription name must not be empty".to_owned()))
+        }
+        kind::CLIENT_METRICS => {
+            Ok(config::describe_metrics(&set(ConfigResource::ClientMetrics(name.to_owned()))))
+        }
+        kind::GROUP if name.is_empty() => Err(invalid("Group name must not be empty".to_owned())),
+        kind::GROUP => Ok(config::describe_group(&set(ConfigResource::Group(name.to_owned())))),
+        kind::BROKER_LOGGER => {
+            Err(invalid("log levels are set at the start, by RUST_LOG".to_owned()))
+        }
+        other => Err(invalid(format!("resources of type {other} have no configs here"))),
     }
+}
+
+/// As Kafka cuts a topic config's synonyms: those that stand before the strongest of the server's
+/// names are left out, and with them the source that they would have told.
+fn as_kafka_cuts(mut entry: Described) -> Described {
+    let primary = config::server_name_of(entry.name);
+    let is_own = entry.source == ConfigSource::DynamicTopic;
+    let mut synonyms = entry.synonyms.into_iter();
+    let own: Vec<Synonym> = synonyms.by_ref().take(usize::from(is_own)).collect();
+    let rest = synonyms.skip_while(|synonym| Some(synonym.name) != primary);
+    entry.synonyms = own.into_iter().chain(rest).collect();
+    entry.source = entry.synonyms.first().map_or(ConfigSource::Default, |first| first.source);
+    entry
 }
 
 fn describe(entry: &Described, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
@@ -101,4 +121,34 @@ fn describe(entry: &Described, request: &DescribeConfigsRequest) -> DescribeConf
         .with_synonyms(synonyms.collect())
         .with_config_type(entry.type_code.0)
         .with_documentation(documentation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::config::ServerConfig;
+    use crate::broker::image::Overrides;
+
+    fn retention(server: &ServerConfig, own: Option<&str>) -> (i8, Vec<(&'static str, i8)>) {
+        let own = own.map(|value| ("retention.ms".to_owned(), value.to_owned()));
+        let overrides: Overrides = own.into_iter().collect();
+        let entries = config::describe_topic(server, &overrides);
+        let found = entries.into_iter().find(|entry| entry.name == "retention.ms");
+        let entry = as_kafka_cuts(found.expect("described"));
+        (entry.source.code(), entry.synonyms.iter().map(|it| (it.name, it.source.code())).collect())
+    }
+
+    #[test]
+    fn synonyms_begin_with_the_strongest_name() {
+        let server = ServerConfig::defaults();
+        assert_eq!(retention(&server, None), (5, Vec::new()), "hours alone have a default");
+        assert_eq!(retention(&server, Some("1")), (1, vec![("retention.ms", 1)]));
+        let set = Overrides::from([("log.retention.ms".to_owned(), "5".to_owned())]);
+        let changed = server.changed(&Overrides::new(), &set);
+        let (ms, hours) = (("log.retention.ms", 2), ("log.retention.hours", 5));
+        assert_eq!(retention(&changed, None), (2, vec![ms, hours]));
+        let changed = server.changed(&set, &set);
+        let expected = vec![ms, ("log.retention.ms", 3), hours];
+        assert_eq!(retention(&changed, None), (2, expected));
+    }
 }

@@ -1,12 +1,15 @@
 //! Fetch (1), versions 4 to 18.
 //!
-//! - Without sessions: every answer has session id 0, which keeps all clients sessionless. A
-//!   request that goes on with a session gets error 70 and starts anew.
+//! - Sessions (KIP-227): a request that goes on with one reads all of its partitions, and the
+//!   answer names those that have something new.
+//! - A client that is over its byte rate gets an empty answer with a throttle time.
 //! - Partitions are read in the request's order, each within its own limit and what is left of the
 //!   request's; the first one with anything to read gives at least one whole batch.
 //! - The answer leaves when there are `min_bytes`, any partition has an error or is read in an
-//!   older segment, or `max_wait` is over. In between the request sleeps on the high watermarks of
-//!   its partitions; whatever moves one wakes it, and it reads again from the start.
+//!   older segment, or `max_wait` is over. In between the request sleeps on the ends of its
+//!   partitions; whatever moves one wakes it, and it reads again from the start.
+//! - The end is the high watermark, or the last stable offset for readers of committed records.
+//!   They are also told of the aborted transactions in what they get.
 //! - Topics by id from version 13; leader epochs are checked from version 9; whether the client's
 //!   log departs from ours from version 12.
 //! - A read that fails on our side is error 56, and error 6 for the versions below 6 that don't
@@ -20,15 +23,17 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::broker::api::endpoints;
+use crate::broker::api::fetch_end::Asker;
 use crate::broker::errors;
 use crate::broker::node::{Node, NotHere};
 use crate::log::Cursors;
-use crate::shard::{Answer, AnswerPart, AnswerParts, Partition, ReadSlice};
+use crate::log::producers::Ended;
+use crate::shard::{Answer, AnswerPart, AnswerParts, ConnectionInfo, Partition, ReadSlice};
 use crate::units::{ByteCount, LeaderEpoch, Offset};
 use crate::wire::error::ErrorCode;
 use crate::wire::fetch::{
-    EpochEnd, FetchAnswer, FetchPartition, FetchRequest, Part, PartitionAnswer, Records,
+    AbortedTransaction, EpochEnd, FetchAnswer, FetchPartition, FetchRequest, Part, PartitionAnswer,
+    Records,
 };
 use crate::wire::frame::RequestHeader;
 
@@ -38,10 +43,16 @@ const STORAGE_ERROR_FROM: i16 = 6;
 const READ_COMMITTED: i8 = 1;
 
 /// Answers a request.
-pub async fn answer(node: Rc<Node>, header: RequestHeader, request: FetchRequest) -> Answer {
-    if !matches!(request.session_epoch, 0 | -1) {
-        return refuse(&node, &header, ErrorCode::FetchSessionIdNotFound);
-    }
+pub async fn answer(
+    node: Rc<Node>,
+    (header, connection): (RequestHeader, ConnectionInfo),
+    mut request: FetchRequest,
+) -> Answer {
+    let asker = Asker { node: &node, header: &header, connection: &connection };
+    let session = match asker.begin(&mut request) {
+        Ok(session) => session,
+        Err(error) => return refuse(&node, &header, error),
+    };
     let reader = Reader { node: &node, version: header.version, request: &request };
     // No longer than a connection may be idle: whoever asked for more is gone by then.
     let idle_ms = node.shared.config.connection_idle_ms_max.unwrap_or(u64::MAX);
@@ -52,23 +63,24 @@ pub async fn answer(node: Rc<Node>, header: RequestHeader, request: FetchRequest
         let round = reader.read().await;
         let now = Instant::now();
         if round.is_due || deadline <= now {
-            return encode(&node, &header, &request, round);
+            return asker.end(request, session, round);
         }
         // Nothing is held while the request sleeps: the slices of this round are dropped.
         let parked = round.parked;
         drop(round.slices);
-        let _ = tokio::time::timeout(deadline - now, any_changes(parked)).await;
+        let changes = any_changes(parked, reader.is_committed());
+        let _ = tokio::time::timeout(deadline - now, changes).await;
     }
 }
 
-/// A partition that may give more later, and the high watermark that it had.
+/// A partition that may give more later, and the end that it had for this reader.
 type Parked = SmallVec<[(Partition, Offset); 2]>;
 
 /// One pass over the partitions of a request.
-struct Round {
-    answers: SmallVec<[PartitionAnswer; 2]>,
+pub(super) struct Round {
+    pub answers: SmallVec<[PartitionAnswer; 2]>,
     /// By the place of the partition in the request.
-    slices: SmallVec<[Option<ReadSlice>; 2]>,
+    pub slices: SmallVec<[Option<ReadSlice>; 2]>,
     parked: Parked,
     is_due: bool,
 }
@@ -81,6 +93,10 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn is_committed(&self) -> bool {
+        self.request.isolation_level == READ_COMMITTED
+    }
+
     async fn read(&self) -> Round {
         let mut limits = Limits::new(self.request, self.node.shared.config.fetch_bytes_max);
         let mut round = Round {
@@ -121,7 +137,8 @@ impl Reader<'_> {
             Ok(offset) => offset,
             Err(code) => return round.refuse(wanted.index, NotHere::from(code)),
         };
-        let mut answer = self.empty(wanted.index, &cursors);
+        let stable = partition.last_stable();
+        let mut answer = self.empty(wanted.index, &cursors, stable);
         match diverging(wanted, partition) {
             Ok(None) => {}
             Ok(end) => {
@@ -134,6 +151,8 @@ impl Reader<'_> {
         let (bytes_max, at_least_one) = limits.of(wanted);
         let located = if bytes_max.0 == 0 && !at_least_one {
             Ok(None)
+        } else if self.is_committed() {
+            partition.locate_stable((offset, stable), bytes_max, at_least_one).await
         } else {
             partition.locate(offset, bytes_max, at_least_one).await
         };
@@ -145,7 +164,11 @@ impl Reader<'_> {
                 if length.0 > 0 {
                     answer.records = Records::Slice(length);
                 }
-                round.parked.push((partition.clone(), cursors.high_watermark));
+                let end = if self.is_committed() { stable } else { cursors.high_watermark };
+                round.parked.push((partition.clone(), end));
+                if let (Some(slice), Some(aborted)) = (&slice, &mut answer.aborted) {
+                    aborted.extend(partition.aborted_in(offset, slice).iter().map(aborted_answer));
+                }
                 round.push(answer, slice);
             }
             Err(error) => {
@@ -156,16 +179,14 @@ impl Reader<'_> {
     }
 
     /// The answer as long as there are no records.
-    fn empty(&self, index: i32, cursors: &Cursors) -> PartitionAnswer {
-        let high_watermark = cursors.high_watermark.to_wire();
+    fn empty(&self, index: i32, cursors: &Cursors, stable: Offset) -> PartitionAnswer {
         PartitionAnswer {
             index,
             error: ErrorCode::None,
-            high_watermark,
-            // No transactions yet: everything below the high watermark is stable.
-            last_stable: high_watermark,
+            high_watermark: cursors.high_watermark.to_wire(),
+            last_stable: stable.to_wire(),
             log_start: cursors.log_start.to_wire(),
-            aborted: (self.request.isolation_level == READ_COMMITTED).then(Vec::new),
+            aborted: self.is_committed().then(Vec::new),
             preferred_replica: -1,
             diverging: None,
             leader: None,
@@ -273,10 +294,14 @@ fn diverging(
 }
 
 /// Waits until one of the partitions moves.
-async fn any_changes(parked: Parked) {
+async fn any_changes(parked: Parked, is_committed: bool) {
     type Change = Pin<Box<dyn Future<Output = ()>>>;
     let change = |(partition, beyond): (Partition, Offset)| -> Change {
-        Box::pin(async move { partition.changed(beyond).await })
+        if is_committed {
+            Box::pin(async move { partition.changed_stable(beyond).await })
+        } else {
+            Box::pin(async move { partition.changed(beyond).await })
+        }
     };
     let mut changes: SmallVec<[Change; 2]> = parked.into_iter().map(change).collect();
     poll_fn(|context| {
@@ -286,7 +311,14 @@ async fn any_changes(parked: Parked) {
     .await;
 }
 
-fn refuse(node: &Node, header: &RequestHeader, error: ErrorCode) -> Answer {
+fn aborted_answer(ended: &Ended) -> AbortedTransaction {
+    AbortedTransaction {
+        producer_id: ended.producer_id.0,
+        first_offset: ended.first_offset.to_wire(),
+    }
+}
+
+pub(super) fn refuse(node: &Node, header: &RequestHeader, error: ErrorCode) -> Answer {
     let answer = FetchAnswer {
         version: header.version,
         correlation_id: header.correlation_id,
@@ -297,27 +329,15 @@ fn refuse(node: &Node, header: &RequestHeader, error: ErrorCode) -> Answer {
         partitions: &[],
         nodes: &[],
     };
-    node.complain(|| format!("Fetch: {error}: this broker keeps no fetch sessions"));
+    node.complain(|| format!("Fetch: {error}"));
     join(&answer, SmallVec::new())
 }
 
-fn encode(node: &Node, header: &RequestHeader, request: &FetchRequest, round: Round) -> Answer {
-    let nodes = endpoints(node, round.answers.iter().filter_map(|answer| answer.leader));
-    let answer = FetchAnswer {
-        version: header.version,
-        correlation_id: header.correlation_id,
-        throttle_ms: 0,
-        error: ErrorCode::None,
-        session_id: 0,
-        topics: &request.topics,
-        partitions: &round.answers,
-        nodes: &nodes,
-    };
-    join(&answer, round.slices)
-}
-
 /// Encodes the answer and puts the slices into its holes.
-fn join(answer: &FetchAnswer<'_>, mut slices: SmallVec<[Option<ReadSlice>; 2]>) -> Answer {
+pub(super) fn join(
+    answer: &FetchAnswer<'_>,
+    mut slices: SmallVec<[Option<ReadSlice>; 2]>,
+) -> Answer {
     let parts = match answer.encode() {
         Ok(parts) => parts,
         Err(error) => return Answer::Close(format!("Fetch: {error}")),

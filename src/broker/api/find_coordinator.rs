@@ -3,10 +3,7 @@
 //! - A key belongs to a partition of an internal topic; the shard that owns it is the coordinator.
 //!   The topic is made when somebody first asks. Kafka's answer is COORDINATOR_NOT_AVAILABLE until
 //!   it has leaders; ours names the coordinator already.
-//! - A group's key may be empty, as in Kafka.
-//! - A transactional id is refused with the one code that every client takes as final,
-//!   TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as long as there are no transactions; the reason stands
-//!   there, too.
+//! - A key may be empty, as in Kafka.
 //! - Any other kind (share groups) is INVALID_REQUEST.
 //!
 //! From version 4 on a request has many keys, each with an answer of its own.
@@ -27,13 +24,6 @@ const KEYS_FROM: i16 = 4;
 
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
-
-/// Whether transactional ids have coordinators.
-const HAS_TRANSACTIONS: bool = false;
-
-/// What the client and the log are told of a transactional id.
-pub(super) const NO_TRANSACTIONS: &str =
-    "this broker has no transactions yet; produce without transactional.id";
 
 /// Answers a request.
 pub async fn answer(
@@ -62,10 +52,7 @@ pub async fn answer(
 fn kind(wire: i8) -> Result<Kind, Refusal> {
     match wire {
         GROUP => Ok(Kind::Groups),
-        TRANSACTION if HAS_TRANSACTIONS => Ok(Kind::Transactions),
-        TRANSACTION => {
-            Err(Refusal::new(ErrorCode::TransactionalIdAuthorizationFailed, NO_TRANSACTIONS))
-        }
+        TRANSACTION => Ok(Kind::Transactions),
         other => {
             let message = format!("coordinators of kind {other} are not supported");
             Err(Refusal::new(ErrorCode::InvalidRequest, message))
@@ -112,7 +99,7 @@ mod tests {
     fn kinds_of_keys() {
         let code = |wire| kind(wire).map_err(|refusal| refusal.code);
         assert_eq!(code(0), Ok(Kind::Groups));
-        assert_eq!(code(1), Err(ErrorCode::TransactionalIdAuthorizationFailed));
+        assert_eq!(code(1), Ok(Kind::Transactions));
         assert_eq!(code(2), Err(ErrorCode::InvalidRequest));
     }
 }

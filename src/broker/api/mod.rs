@@ -8,6 +8,8 @@ pub mod produce;
 
 pub mod fetch;
 
+mod fetch_end;
+
 pub mod list_offsets;
 
 pub mod offset_for_leader_epoch;
@@ -23,6 +25,72 @@ pub mod describe_cluster;
 pub mod find_coordinator;
 
 pub mod init_producer_id;
+
+pub mod admin;
+
+pub mod alter_client_quotas;
+
+pub mod alter_configs;
+
+pub mod alter_partition_reassignments;
+
+pub mod alter_replica_log_dirs;
+
+pub mod alter_user_scram_credentials;
+
+pub mod create_acls;
+
+pub mod create_partitions;
+
+pub mod delete_acls;
+
+pub mod delete_records;
+
+pub mod describe_acls;
+
+pub mod describe_client_quotas;
+
+pub mod describe_log_dirs;
+
+pub mod describe_quorum;
+
+pub mod describe_topic_partitions;
+
+pub mod describe_user_scram_credentials;
+
+pub mod elect_leaders;
+
+pub mod incremental_alter_configs;
+
+pub mod list_config_resources;
+
+pub mod list_partition_reassignments;
+
+pub mod sasl_authenticate;
+
+pub mod sasl_handshake;
+
+pub mod unregister_broker;
+
+pub mod update_features;
+
+mod transactions;
+
+pub mod add_partitions_to_txn;
+
+pub mod add_offsets_to_txn;
+
+pub mod end_txn;
+
+pub mod txn_offset_commit;
+
+pub mod write_txn_markers;
+
+pub mod describe_transactions;
+
+pub mod list_transactions;
+
+pub mod describe_producers;
 
 mod groups;
 

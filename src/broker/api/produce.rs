@@ -9,6 +9,11 @@
 //! - Internal topics are INVALID_TOPIC_EXCEPTION to all but the client that calls itself
 //!   `__admin_client`, as in Kafka (`ReplicaManager#appendRecordsToLeader`).
 //! - zstd needs version 7, or it is error 76.
+//! - Batches of a transaction go by `vouch`: the first one for a partition waits for the word of the
+//!   transaction's coordinator, and those behind it on the connection wait with it. Without a
+//!   transactional id they are error 53.
+
+mod vouch;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,12 +21,16 @@ use std::time::Duration;
 use bytes::BytesMut;
 use smallvec::SmallVec;
 
+use self::vouch::{Question, Vouched};
 use crate::broker::api::endpoints;
-use crate::broker::errors;
+use crate::broker::errors::{self, Refusal};
 use crate::broker::node::{Node, NotHere};
-use crate::format::batch::{Codec, RecordBatch};
+use crate::coordinator::transactions::TopicPartition;
+use crate::format::batch::{BatchHeader, Codec, RecordBatch};
+use crate::format::names::TopicName;
 use crate::log::{AppendError, Appended};
 use crate::shard::{Answer, Partition, Reached, Reply};
+use crate::units::PartitionId;
 use crate::wire::error::ErrorCode;
 use crate::wire::frame::RequestHeader;
 use crate::wire::produce::{
@@ -47,51 +56,75 @@ type Pendings = SmallVec<[Pending; 2]>;
 type Answers = SmallVec<[PartitionAnswer; 2]>;
 
 /// Appends the batches of a request.
-pub fn answer(node: &Rc<Node>, header: RequestHeader, body: BytesMut) -> Reply {
+pub fn answer(
+    node: &Rc<Node>,
+    (header, throttle_ms): (RequestHeader, i32),
+    body: BytesMut,
+) -> Reply {
     let frame = match ProduceFrame::walk(body, header.version) {
         Ok(frame) => frame,
         Err(error) => return Reply::Ready(Answer::Close(format!("Produce: {error}"))),
     };
-    let (acks, timeout_ms) = (frame.acks, frame.timeout_ms);
-    let (topics, pendings) = if (-1..=1).contains(&acks) {
-        append(node, &header, frame)
-    } else {
-        refuse_all(frame, ErrorCode::InvalidRequiredAcks)
-    };
-    if acks == 0 {
-        return silent(pendings);
-    }
     let node = node.clone();
-    Reply::Later(Box::pin(async move {
-        let (answers, late) = reached(pendings, timeout_ms).await;
-        match encode(&node, header, &topics, &answers) {
+    let asked = Asked { header, throttle_ms, acks: frame.acks, timeout_ms: frame.timeout_ms };
+    if !(-1..=1).contains(&frame.acks) {
+        let refused = refuse_all(frame, ErrorCode::InvalidRequiredAcks);
+        return Reply::Later(Box::pin(asked.answer(node, refused)));
+    }
+    let appended = match Question::of(&node, asked.header.version, &frame) {
+        Ok(Some(question)) => {
+            return Reply::Unsettled(Box::pin(async move {
+                let vouched = question.put(&node).await;
+                let appended = append(&node, &asked.header, frame, &vouched);
+                Reply::Later(Box::pin(asked.answer(node, appended)))
+            }));
+        }
+        Ok(None) => append(&node, &asked.header, frame, &Vouched::default()),
+        Err(code) => refuse_all(frame, code),
+    };
+    Reply::Later(Box::pin(asked.answer(node, appended)))
+}
+
+/// How a request wants to be answered.
+struct Asked {
+    header: RequestHeader,
+    throttle_ms: i32,
+    acks: i16,
+    timeout_ms: i32,
+}
+
+impl Asked {
+    async fn answer(self, node: Rc<Node>, (topics, pendings): (TopicGroups, Pendings)) -> Answer {
+        if self.acks == 0 {
+            return silent(pendings).await;
+        }
+        let (answers, late) = reached(pendings, self.timeout_ms).await;
+        match encode(&node, (self.header, self.throttle_ms), &topics, &answers) {
             Answer::Parts(parts) if !late.is_empty() => {
                 Answer::Early(parts, Box::pin(all_over(late)))
             }
             answer => answer,
         }
-    }))
+    }
 }
 
 /// What acks 0 is answered with: nothing, but not before the batches are as durable as they are to
 /// be. Until then the frame counts against the connection's and the shard's limits, or a producer
 /// that is faster than the disk would fill the memory.
-fn silent(pendings: Pendings) -> Reply {
-    Reply::Later(Box::pin(async move {
-        let mut failure = None;
-        for Pending { answer, due } in pendings {
-            let failed = |error: &dyn std::fmt::Display| unanswered(answer.index, error);
-            if !answer.error.is_none() {
-                failure.get_or_insert_with(|| failed(&answer.error));
-            }
-            if let Some(reached) = due
-                && let Err(error) = reached.await
-            {
-                failure.get_or_insert_with(|| failed(&error));
-            }
+async fn silent(pendings: Pendings) -> Answer {
+    let mut failure = None;
+    for Pending { answer, due } in pendings {
+        let failed = |error: &dyn std::fmt::Display| unanswered(answer.index, error);
+        if !answer.error.is_none() {
+            failure.get_or_insert_with(|| failed(&answer.error));
         }
-        failure.unwrap_or(Answer::Nothing)
-    }))
+        if let Some(reached) = due
+            && let Err(error) = reached.await
+        {
+            failure.get_or_insert_with(|| failed(&error));
+        }
+    }
+    failure.unwrap_or(Answer::Nothing)
 }
 
 /// How a producer that waits for no answer learns of a failure.
@@ -107,7 +140,13 @@ fn refuse_all(frame: ProduceFrame, error: ErrorCode) -> (TopicGroups, Pendings) 
     (frame.topics, frame.partitions.into_iter().map(refused).collect())
 }
 
-fn append(node: &Node, header: &RequestHeader, frame: ProduceFrame) -> (TopicGroups, Pendings) {
+fn append(
+    node: &Node,
+    header: &RequestHeader,
+    frame: ProduceFrame,
+    vouched: &Vouched,
+) -> (TopicGroups, Pendings) {
+    let may_be_transactional = frame.transactional_id.is_some();
     let by_admin = header.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
     let mut pendings = Pendings::with_capacity(frame.partitions.len());
     let mut partitions = frame.partitions.into_iter();
@@ -118,11 +157,15 @@ fn append(node: &Node, header: &RequestHeader, frame: ProduceFrame) -> (TopicGro
                 Ok(topic) if topic.name.is_internal() && !by_admin => {
                     Err(NotHere::from(ErrorCode::InvalidTopicException))
                 }
-                Ok(topic) => node.partition(topic, index),
+                Ok(topic) => node.partition(topic, index).map(|partition| (topic, partition)),
                 Err(code) => Err(NotHere::from(*code)),
             };
             pendings.push(match found {
-                Ok(partition) => append_one(node, (partition, index), header.version, batch),
+                Ok((topic, partition)) => {
+                    let vouched = may_be_transactional.then_some(vouched);
+                    let place = Place { topic: &topic.name, index, partition, vouched };
+                    place.append(node, header.version, batch)
+                }
                 Err(not_here) => refused(index, not_here),
             });
         }
@@ -135,28 +178,63 @@ fn refused(index: i32, not_here: NotHere) -> Pending {
     Pending { answer: PartitionAnswer { leader: not_here.leader, ..answer }, due: None }
 }
 
-fn append_one(
-    node: &Node,
-    (partition, index): (Partition, i32),
-    version: i16,
-    batch: BytesMut,
-) -> Pending {
-    let batch = RecordBatch::decode(batch).map_err(AppendError::from);
-    let is_zstd = batch.as_ref().is_ok_and(|it| it.header().codec() == Ok(Codec::Zstd));
-    if is_zstd && version < ZSTD_FROM {
-        return Pending { answer: zstd_refused(index, version), due: None };
-    }
-    let batch = batch.and_then(check_transaction);
-    match batch.and_then(|batch| partition.append(batch)) {
-        Ok(appended) => {
-            let answer = accepted(index, &appended);
-            Pending { answer, due: Some(partition.reached(appended.due)) }
+/// Where a batch goes, and what is known of it.
+struct Place<'a> {
+    topic: &'a TopicName,
+    index: i32,
+    partition: Partition,
+    /// Of a request with a transactional id.
+    vouched: Option<&'a Vouched>,
+}
+
+impl Place<'_> {
+    fn append(&self, node: &Node, version: i16, batch: BytesMut) -> Pending {
+        let batch = RecordBatch::decode(batch).map_err(AppendError::from);
+        let header = batch.as_ref().map(RecordBatch::header);
+        if header.is_ok_and(|it| it.codec() == Ok(Codec::Zstd)) && version < ZSTD_FROM {
+            return Pending { answer: zstd_refused(self.index, version), due: None };
         }
-        Err(error) => {
-            node.complain(|| format!("{}: {error}", partition.directory().display()));
-            Pending { answer: failed(index, &error), due: None }
+        let appended = if header.is_ok_and(BatchHeader::is_transactional) {
+            match self.vouched {
+                None => return self.refuse(node, &no_transactional_id()),
+                Some(vouched) => {
+                    let number = PartitionId(u32::try_from(self.index).unwrap_or(u32::MAX));
+                    let name = TopicPartition { topic: self.topic.clone(), partition: number };
+                    if let Some(refusal) = vouched.refusal(&name) {
+                        return self.refuse(node, refusal);
+                    }
+                    batch.and_then(|batch| vouched.append(&name, &self.partition, batch))
+                }
+            }
+        } else {
+            batch.and_then(|batch| self.partition.append(batch))
+        };
+        match appended {
+            Ok(appended) => {
+                let answer = accepted(self.index, &appended);
+                Pending { answer, due: Some(self.partition.reached(appended.due)) }
+            }
+            Err(error) => {
+                node.complain(|| format!("{}: {error}", self.partition.directory().display()));
+                Pending { answer: failed(self.index, &error), due: None }
+            }
         }
     }
+
+    fn refuse(&self, node: &Node, refusal: &Refusal) -> Pending {
+        // It comes again and again while transactions follow one another.
+        if refusal.code != ErrorCode::ConcurrentTransactions {
+            node.complain(|| format!("{}: {refusal}", self.partition.directory().display()));
+        }
+        let answer = PartitionAnswer::refused(self.index, refusal.code);
+        let message = Some(refusal.message.clone());
+        Pending { answer: PartitionAnswer { message, ..answer }, due: None }
+    }
+}
+
+fn no_transactional_id() -> Refusal {
+    let message = "a batch of a transaction came without a transactional id";
+    Refusal::new(ErrorCode::TransactionalIdAuthorizationFailed, message)
 }
 
 fn zstd_refused(index: i32, version: i16) -> PartitionAnswer {
@@ -167,18 +245,6 @@ fn zstd_refused(index: i32, version: i16) -> PartitionAnswer {
         message: Some(message),
         ..PartitionAnswer::refused(index, ErrorCode::UnsupportedCompressionType)
     }
-}
-
-/// What this broker doesn't do yet.
-fn check_transaction(batch: RecordBatch) -> Result<RecordBatch, AppendError> {
-    let header = batch.header();
-    if header.is_transactional() {
-        return Err(AppendError::InvalidTxnState {
-            producer_id: header.producer_id,
-            message: "transactions are not supported yet; produce without a transactional id",
-        });
-    }
-    Ok(batch)
 }
 
 fn accepted(index: i32, appended: &Appended) -> PartitionAnswer {
@@ -247,7 +313,7 @@ async fn all_over(late: Vec<Reached>) {
 
 fn encode(
     node: &Node,
-    header: RequestHeader,
+    (header, throttle_ms): (RequestHeader, i32),
     topics: &TopicGroups,
     partitions: &[PartitionAnswer],
 ) -> Answer {
@@ -259,7 +325,7 @@ fn encode(
         topics,
         partitions,
         nodes: &nodes,
-        throttle_ms: 0,
+        throttle_ms,
     };
     match answer.encode() {
         Ok(frame) => Answer::bytes(frame.freeze()),

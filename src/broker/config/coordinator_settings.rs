@@ -133,4 +133,49 @@ pub const COORDINATORS: &[Setting] = &[
     ),
     of("transaction.state.log.replication.factor", ONE, Some("1"), "One replica. Kafka: 3."),
     of("transaction.state.log.min.isr", ONE, Some("1"), "One replica. Kafka: 2."),
+    of(
+        "transaction.max.timeout.ms",
+        Kind::INT_POSITIVE,
+        Some("900000"),
+        "Longest transaction timeout that a producer may ask for.",
+    ),
+    of(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        Kind::INT_POSITIVE,
+        Some("10000"),
+        "How often transactions that are open for longer than their timeout are looked for, and \
+         aborted.",
+    ),
+    of(
+        "transactional.id.expiration.ms",
+        Kind::INT_POSITIVE,
+        Some("604800000"),
+        "Time for which a transactional id is kept that nobody uses.",
+    ),
+    of(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind::INT_POSITIVE,
+        Some("3600000"),
+        "How often such ids are looked for.",
+    ),
+    of(
+        "transaction.partition.verification.enable",
+        Kind::Boolean,
+        Some("true"),
+        "Whether a partition asks the coordinator before it takes the first batch of a \
+         transaction from a client that speaks transaction version 0 or 1. Otherwise a batch that \
+         comes late may hold up readers of committed records for ever.",
+    ),
+    of(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        Kind::INT_NOT_NEGATIVE,
+        Some("100"),
+        "How long the first batch of a transaction waits for the end of the one before.",
+    ),
+    of(
+        "add.partitions.to.txn.retry.backoff.ms",
+        Kind::INT_POSITIVE,
+        Some("20"),
+        "Time between two tries meanwhile.",
+    ),
 ];

@@ -29,6 +29,27 @@ pub struct CoordinatorConfig {
     pub transaction_topic: InternalTopicConfig,
     /// Groups.
     pub groups: GroupSettings,
+    /// Transactions.
+    pub transactions: TransactionConfig,
+}
+
+/// The settings of transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransactionConfig {
+    /// Longest timeout that a producer may ask for.
+    pub timeout_ms_max: i32,
+    /// How long an unused transactional id is kept.
+    pub id_expiration_ms: u64,
+    /// How often transactions that are open for too long are looked for.
+    pub abort_interval_ms: u64,
+    /// How often unused ids are looked for.
+    pub expiration_interval_ms: u64,
+    /// Whether partitions ask before they take the first batch of a transaction.
+    pub is_verified: bool,
+    /// How long a batch waits for the end of the transaction before.
+    pub add_wait_ms_max: u64,
+    /// Time between two tries meanwhile.
+    pub add_again_after_ms: u64,
 }
 
 impl CoordinatorConfig {
@@ -43,6 +64,24 @@ impl CoordinatorConfig {
                 segment_bytes: values.count("transaction.state.log.segment.bytes"),
             },
             groups: groups(values),
+            transactions: TransactionConfig::from_values(values),
+        }
+    }
+}
+
+impl TransactionConfig {
+    fn from_values(values: &Values<'_>) -> TransactionConfig {
+        let ms = |name| u64::from(values.count(name));
+        TransactionConfig {
+            timeout_ms_max: values.int("transaction.max.timeout.ms"),
+            id_expiration_ms: ms("transactional.id.expiration.ms"),
+            abort_interval_ms: ms("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            expiration_interval_ms: ms(
+                "transaction.remove.expired.transaction.cleanup.interval.ms",
+            ),
+            is_verified: values.text("transaction.partition.verification.enable") == "true",
+            add_wait_ms_max: ms("add.partitions.to.txn.retry.backoff.max.ms"),
+            add_again_after_ms: ms("add.partitions.to.txn.retry.backoff.ms"),
         }
     }
 }

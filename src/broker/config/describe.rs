@@ -2,18 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::ServerConfig;
 use super::server_settings::SERVER;
 use super::table::{self, Setting, TopicSetting};
 use super::topic::server_value;
 use super::topic_settings::TOPIC;
-use super::value::TypeCode;
+use super::value::{Kind, TypeCode};
+use super::{ServerConfig, dynamic};
 
 /// Where a value comes from, with Kafka's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigSource {
     /// Set on the topic.
     DynamicTopic,
+    /// Set at run time for this broker.
+    DynamicBroker,
+    /// Set at run time for all brokers.
+    DynamicDefaultBroker,
+    /// Set on the subscription.
+    ClientMetrics,
+    /// Set on the group.
+    Group,
     /// Set in the file or on the command line.
     StaticBroker,
     /// Not set.
@@ -25,6 +33,10 @@ impl ConfigSource {
     pub fn code(self) -> i8 {
         match self {
             ConfigSource::DynamicTopic => 1,
+            ConfigSource::DynamicBroker => 2,
+            ConfigSource::DynamicDefaultBroker => 3,
+            ConfigSource::ClientMetrics => 7,
+            ConfigSource::Group => 8,
             ConfigSource::StaticBroker => 4,
             ConfigSource::Default => 5,
         }
@@ -44,7 +56,7 @@ pub struct Described {
     pub synonyms: Vec<Synonym>,
     /// Its type.
     pub type_code: TypeCode,
-    /// Whether no request can change it: the server's settings are fixed at the start.
+    /// Whether no request can change it: most of the server's settings are fixed at the start.
     pub is_read_only: bool,
     /// What it does.
     pub documentation: &'static str,
@@ -102,33 +114,129 @@ fn topic_config(
     }
 }
 
-/// Those names that are set, then those that have a default.
+/// Settings of the server that stand for each other, the strongest first
+/// (`DynamicBrokerConfig#brokerConfigSynonyms`).
+const GROUPS: &[&[&str]] = &[
+    &["log.roll.ms", "log.roll.hours"],
+    &["log.roll.jitter.ms", "log.roll.jitter.hours"],
+    &["log.flush.interval.ms", "log.flush.scheduler.interval.ms"],
+    &["log.retention.ms", "log.retention.minutes", "log.retention.hours"],
+];
+
+/// By where they were set, the strongest first; then the names that have a default.
 fn server_synonyms(server: &ServerConfig, names: &[&'static str]) -> Vec<Synonym> {
-    let set = names.iter().filter_map(|name| {
-        let value = server.given.get(name)?.text.clone();
-        Some(Synonym { name, value: Some(value), source: ConfigSource::StaticBroker })
-    });
-    let defaults = names.iter().filter_map(|name| {
-        let value = table::server(name)?.default?.to_owned();
-        Some(Synonym { name, value: Some(value), source: ConfigSource::Default })
-    });
-    set.chain(defaults).collect()
+    let of = |source: ConfigSource, value: &dyn Fn(&str) -> Option<String>| {
+        let synonym =
+            |name: &&'static str| Some(Synonym { name, value: Some(value(name)?), source });
+        names.iter().filter_map(synonym).collect::<Vec<_>>()
+    };
+    let layers = &server.layers;
+    let fixed = layers.fixed.as_ref().unwrap_or(&server.given);
+    let dynamic = |layer: &BTreeMap<String, String>, name: &str| {
+        layer.get(name).filter(|_| dynamic::is_dynamic(name)).cloned()
+    };
+    let mut synonyms = of(ConfigSource::DynamicBroker, &|name| dynamic(&layers.own, name));
+    synonyms.extend(of(ConfigSource::DynamicDefaultBroker, &|name| dynamic(&layers.all, name)));
+    synonyms.extend(of(ConfigSource::StaticBroker, &|name| Some(fixed.get(name)?.text.clone())));
+    synonyms
+        .extend(of(ConfigSource::Default, &|name| Some(table::server(name)?.default?.to_owned())));
+    synonyms
 }
 
 /// All settings of the server.
 pub fn describe_server(server: &ServerConfig) -> Vec<Described> {
-    SERVER.iter().map(|setting| server_setting(server, setting)).collect()
+    let known = SERVER.iter().map(|setting| server_setting(server, setting));
+    let (all, own) = (&server.layers.all, &server.layers.own);
+    let taken = dynamic::WITHOUT_EFFECT.iter().filter_map(|name| {
+        let values = [
+            (own.get(*name), ConfigSource::DynamicBroker),
+            (all.get(*name), ConfigSource::DynamicDefaultBroker),
+        ];
+        without_effect(name, &values)
+    });
+    known.chain(taken).collect()
+}
+
+/// What was set for all brokers.
+pub fn describe_common(all: &BTreeMap<String, String>) -> Vec<Described> {
+    let source = ConfigSource::DynamicDefaultBroker;
+    let describe = |(name, value): (&String, &String)| {
+        let Some(setting) = table::server(name) else {
+            let name = dynamic::WITHOUT_EFFECT.iter().find(|it| *it == name)?;
+            return without_effect(name, &[(Some(value), source)]);
+        };
+        let synonyms = vec![Synonym { name: setting.name, value: Some(value.clone()), source }];
+        Some(Described {
+            name: setting.name,
+            value: Some(value.clone()),
+            source,
+            synonyms,
+            type_code: setting.kind.type_code(),
+            is_read_only: !dynamic::is_dynamic(name),
+            documentation: setting.text,
+        })
+    };
+    all.iter().filter_map(describe).collect()
+}
+
+fn without_effect(
+    name: &'static str,
+    values: &[(Option<&String>, ConfigSource)],
+) -> Option<Described> {
+    let synonym = |(value, source): &(Option<&String>, ConfigSource)| {
+        value.map(|value| Synonym { name, value: Some(value.clone()), source: *source })
+    };
+    let synonyms: Vec<Synonym> = values.iter().filter_map(synonym).collect();
+    let first = synonyms.first()?;
+    Some(Described {
+        name,
+        value: first.value.clone(),
+        source: first.source,
+        type_code: Kind::LONG_NOT_NEGATIVE.type_code(),
+        is_read_only: false,
+        documentation: "Accepted without effect: there is one replica.",
+        synonyms,
+    })
 }
 
 fn server_setting(server: &ServerConfig, setting: &Setting) -> Described {
-    let is_set = server.given.contains_key(setting.name);
+    let own = [setting.name];
+    let group = GROUPS.iter().find(|group| group.contains(&setting.name)).copied();
+    let synonyms = server_synonyms(server, group.unwrap_or(&own));
+    // As Kafka cuts them: what stands before the setting's own name is left out.
+    let synonyms: Vec<Synonym> =
+        synonyms.into_iter().skip_while(|synonym| synonym.name != setting.name).collect();
     Described {
         name: setting.name,
         value: server.value(setting.name).map(str::to_owned),
-        source: if is_set { ConfigSource::StaticBroker } else { ConfigSource::Default },
-        synonyms: server_synonyms(server, &[setting.name]),
+        source: synonyms.first().map_or(ConfigSource::Default, |first| first.source),
+        synonyms,
         type_code: setting.kind.type_code(),
-        is_read_only: true,
+        is_read_only: !dynamic::is_dynamic(setting.name),
         documentation: setting.text,
     }
+}
+
+/// The configs of a subscription to clients' metrics (KIP-714).
+const METRICS: &[(&str, Kind, &str, &str)] = &[
+    ("interval.ms", Kind::Int(100, 3_600_000), "300000", "Time between two reports of a client."),
+    ("match", Kind::List, "", "Which clients are to report."),
+    ("metrics", Kind::List, "", "Beginnings of the names of the metrics that are wanted."),
+];
+
+/// All configs of a subscription to clients' metrics. Nobody is told of it: no receiver is there.
+pub fn describe_metrics(overrides: &BTreeMap<String, String>) -> Vec<Described> {
+    let describe = |(name, kind, default, text): &(&'static str, Kind, &str, &'static str)| {
+        let own = overrides.get(*name);
+        Described {
+            name,
+            value: Some(own.map_or(*default, String::as_str).to_owned()),
+            source: own.map_or(ConfigSource::Default, |_| ConfigSource::ClientMetrics),
+            synonyms: Vec::new(),
+            type_code: kind.type_code(),
+            is_read_only: false,
+            documentation: text,
+        }
+    };
+    METRICS.iter().map(describe).collect()
 }

@@ -87,6 +87,13 @@ const BROKER: &[Setting] = &[
          broker.",
     ),
     of(
+        "max.incremental.fetch.session.cache.slots",
+        Kind::INT_NOT_NEGATIVE,
+        Some("1000"),
+        "Fetch sessions that one shard keeps; further clients name all their partitions in every \
+         fetch. Kafka: per broker.",
+    ),
+    of(
         "connections.max.idle.ms",
         Kind::LONG,
         Some("600000"),
@@ -173,8 +180,8 @@ const BROKER: &[Setting] = &[
         "log.cleanup.policy",
         CLEANUP,
         Some("delete"),
-        "delete, compact, both or neither. compact is accepted and demands keys, but nothing is \
-         compacted yet: such a log keeps everything.",
+        "delete, compact, both or neither: what becomes of old segments. compact keeps the newest \
+         record of each key, and demands keys.",
     ),
     // Durability.
     of(
@@ -261,30 +268,76 @@ const BROKER: &[Setting] = &[
         Some("false"),
         "Accepted without effect: there is one replica.",
     ),
-    // Compaction, which comes later.
+    // Compaction.
+    of(
+        "log.cleaner.enable",
+        Kind::Boolean,
+        Some("true"),
+        "Whether compacted topics are compacted. Without it those with compact,delete still lose \
+         what is too old (Kafka: not).",
+    ),
+    of(
+        "log.cleaner.threads",
+        Kind::INT_NOT_NEGATIVE,
+        Some("1"),
+        "Each shard has one cleaner, whatever the number; 0: log.cleaner.enable=false.",
+    ),
+    of(
+        "log.cleaner.dedupe.buffer.size",
+        Kind::Long((1 << 20) + 1, i64::MAX),
+        Some("134217728"),
+        "Memory for the newest offsets of keys while a log is cleaned, 24 bytes each, shared out \
+         to the shards. A dirty part with more keys takes several rounds.",
+    ),
+    of(
+        "log.cleaner.io.buffer.size",
+        Kind::INT_NOT_NEGATIVE,
+        Some("524288"),
+        "Bytes that cleaning reads and writes at a time, shared out to the shards; 16 KiB to 512 \
+         KiB of each are obeyed.",
+    ),
+    of(
+        "log.cleaner.io.buffer.load.factor",
+        Kind::Double(0.01, 1.0),
+        Some("0.9"),
+        "How full that memory gets.",
+    ),
+    of(
+        "log.cleaner.io.max.bytes.per.second",
+        Kind::Double(1.0, f64::MAX),
+        Some("1.7976931348623157E308"),
+        "Bytes per second that cleaning reads and writes at most, shared out to the shards.",
+    ),
+    of(
+        "log.cleaner.backoff.ms",
+        Kind::LONG_NOT_NEGATIVE,
+        Some("15000"),
+        "Pause of the cleaner when nothing is dirty enough.",
+    ),
     of(
         "log.cleaner.delete.retention.ms",
         Kind::LONG_NOT_NEGATIVE,
         DAY_MS,
-        "Accepted; takes effect with compaction, which doesn't exist yet.",
+        "Time that tombstones and markers of transactions stay once they could go.",
     ),
     of(
         "log.cleaner.min.compaction.lag.ms",
         Kind::LONG_NOT_NEGATIVE,
         Some("0"),
-        "Accepted; takes effect with compaction, which doesn't exist yet.",
+        "Age, by timestamps, below which nothing is compacted.",
     ),
     of(
         "log.cleaner.max.compaction.lag.ms",
         Kind::LONG_POSITIVE,
         NEVER,
-        "Rolls the segments of compacted topics at this age.",
+        "Age, by timestamps, at which segments of compacted topics are rolled, and compacted \
+         however small the dirty part is.",
     ),
     of(
         "log.cleaner.min.cleanable.ratio",
         Kind::Double(0.0, 1.0),
         Some("0.5"),
-        "Accepted; takes effect with compaction, which doesn't exist yet.",
+        "A compacted log is cleaned when more than this part of it is dirty.",
     ),
     // Own settings.
     of(

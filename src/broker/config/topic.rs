@@ -118,6 +118,8 @@ impl<'a> TopicConfigs<'a> {
             preallocate: resolved.flag("preallocate"),
             compaction_lag_min_ms: resolved.millis("min.compaction.lag.ms"),
             compaction_lag_max_ms: resolved.millis("max.compaction.lag.ms"),
+            delete_retention_ms: resolved.millis("delete.retention.ms"),
+            cleanable_ratio_millionths: millionths(&resolved.text("min.cleanable.dirty.ratio")),
             producer_expiration_ms: self.millis("producer.id.expiration.ms"),
             decompressed_bytes_max: ByteCount(self.millis("uringlog.decompressed.bytes.max")),
         }
@@ -204,6 +206,13 @@ impl Resolved<'_> {
             _ => None,
         }
     }
+}
+
+/// A share between 0 and 1, written with a point, an exponent or both.
+pub(super) fn millionths(share: &str) -> u64 {
+    let share: f64 = parse(share);
+    let text = format!("{:.0}", share.clamp(0.0, 1.0) * 1e6);
+    parse(&text)
 }
 
 fn parse<T: std::str::FromStr>(text: &str) -> T {

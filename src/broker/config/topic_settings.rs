@@ -37,8 +37,8 @@ pub const TOPIC: &[TopicSetting] = &[
         "cleanup.policy",
         CLEANUP,
         &[syn("log.cleanup.policy")],
-        "delete, compact, both or neither. compact is accepted and demands keys, but nothing is \
-         compacted yet: such a log keeps everything.",
+        "delete, compact, both or neither: what becomes of old segments. compact keeps the newest \
+         record of each key, and demands keys.",
     ),
     topic(
         "compression.type",
@@ -68,7 +68,7 @@ pub const TOPIC: &[TopicSetting] = &[
         "delete.retention.ms",
         Kind::LONG_NOT_NEGATIVE,
         &[syn("log.cleaner.delete.retention.ms")],
-        "Accepted; takes effect with compaction, which doesn't exist yet.",
+        "Time that tombstones and markers of transactions stay once they could go.",
     ),
     topic(
         "file.delete.delay.ms",
@@ -104,19 +104,20 @@ pub const TOPIC: &[TopicSetting] = &[
         "max.compaction.lag.ms",
         Kind::LONG_POSITIVE,
         &[syn("log.cleaner.max.compaction.lag.ms")],
-        "Rolls the segments of a compacted topic at this age.",
+        "Age, by timestamps, at which segments of a compacted topic are rolled, and compacted \
+         however small the dirty part is.",
     ),
     topic(
         "min.compaction.lag.ms",
         Kind::LONG_NOT_NEGATIVE,
         &[syn("log.cleaner.min.compaction.lag.ms")],
-        "Accepted; takes effect with compaction, which doesn't exist yet.",
+        "Age, by timestamps, below which nothing is compacted.",
     ),
     topic(
         "min.cleanable.dirty.ratio",
         Kind::Double(0.0, 1.0),
         &[syn("log.cleaner.min.cleanable.ratio")],
-        "Accepted; takes effect with compaction, which doesn't exist yet.",
+        "The log is cleaned when more than this part of it is dirty.",
     ),
     topic(
         "message.timestamp.type",

@@ -83,6 +83,11 @@ impl Kind {
         }
     }
 
+    /// Whether items can be added and taken out.
+    pub fn is_list(self) -> bool {
+        matches!(self, Kind::AnyOf(_) | Kind::List)
+    }
+
     /// Kafka's number of the type.
     pub fn type_code(self) -> TypeCode {
         TypeCode(match self {

@@ -251,10 +251,11 @@ impl<C: Coordinator> Driver<C> {
         let appended = match write {
             Write::Records(records) => {
                 let nobody = (ProducerId::NONE, ProducerEpoch(-1));
-                self.partition.append(batch(builder(nobody), &records))?
+                self.partition.append(batch(builder(nobody, C::SEQUENCE), &records))?
             }
             Write::Transactional { producer_id, producer_epoch, records } => {
-                let builder = builder((producer_id, producer_epoch)).transactional();
+                let producer = (producer_id, producer_epoch);
+                let builder = builder(producer, C::SEQUENCE).transactional();
                 let appended = self.partition.append_coordinated(batch(builder, &records))?;
                 self.replay(&records, (Origin::Transaction(producer_id), appended));
                 appended
@@ -318,10 +319,8 @@ fn refuse<A>(answers: Vec<(oneshot::Sender<Result<A, ErrorCode>>, A)>, code: Err
     answers.into_iter().for_each(|(answered, _)| drop(answered.send(Err(code))));
 }
 
-/// Kafka's coordinators write sequence 0 into all their batches, also into those without a
-/// producer.
-fn builder((producer_id, epoch): (ProducerId, ProducerEpoch)) -> BatchBuilder {
-    BatchBuilder::new(Codec::None).with_producer(producer_id, epoch, Sequence(0))
+fn builder((producer_id, epoch): (ProducerId, ProducerEpoch), sequence: Sequence) -> BatchBuilder {
+    BatchBuilder::new(Codec::None).with_producer(producer_id, epoch, sequence)
 }
 
 fn batch(mut builder: BatchBuilder, records: &[Record]) -> RecordBatch {

@@ -20,14 +20,18 @@ mod driver;
 pub mod find;
 pub mod internal_topic;
 mod load;
+pub mod markers;
 pub mod store;
+pub mod transactions;
 
 pub use internal_topic::Kind;
 pub use store::Store;
 
+use std::rc::Weak;
 use std::sync::Arc;
 
 use crate::broker::config::CoordinatorConfig;
+use crate::broker::coordinators::transactions::TransactionDesk;
 use crate::broker::image::{Image, Topic};
 use crate::broker::node::Node;
 use crate::coordinator::group::{GroupContext, GroupCoordinator, Request, Topics};
@@ -36,15 +40,19 @@ use crate::coordinator::group::{GroupContext, GroupCoordinator, Request, Topics}
 pub struct Coordinators {
     /// Those of groups.
     pub groups: Store<GroupCoordinator>,
+    /// Transactions.
+    pub transactions: TransactionDesk,
 }
 
 impl Coordinators {
-    /// Coordinators without partitions.
-    pub fn new(config: &CoordinatorConfig) -> Coordinators {
+    /// Coordinators without partitions, for a node that is about to be made.
+    pub fn new(node: &Weak<Node>, config: &CoordinatorConfig) -> Coordinators {
         let nothing: Arc<dyn Topics> = Arc::new(Image::default());
         let context = GroupContext { settings: config.groups.clone(), topics: nothing };
-        let groups = Store::new(Kind::Groups, context, |_, effect| match effect {});
-        Coordinators { groups }
+        Coordinators {
+            groups: Store::new(Kind::Groups, context, |_, effect| match effect {}),
+            transactions: TransactionDesk::new(node.clone(), &config.transactions),
+        }
     }
 
     /// Follows the image that the node shows now.
@@ -52,6 +60,7 @@ impl Coordinators {
         let settings = node.shared.config.coordinators.groups.clone();
         self.groups.configure(GroupContext { settings, topics: node.image() });
         self.groups.follow(node);
+        self.transactions.follow(node);
     }
 
     /// These topics are gone: groups forget their offsets.

@@ -1,11 +1,10 @@
 //! Offset and time indexes, each checked against the segment's log as Kafka's tool does it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::items::Item;
 use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, log, sibling};
-use crate::cli::log_file::{Found, LogFile, LogFileError};
+use crate::cli::log_file::{Found, LogFile, LogFileError, read_whole};
 use crate::format::index::{OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry};
 
 /// Bytes at the end of an index that Kafka searches first (`AbstractIndex`): they are in memory.
@@ -21,7 +20,7 @@ struct Index {
 impl Index {
     fn read(path: &Path) -> Result<Index, LogFileError> {
         let base = base_of(path)?;
-        let bytes = fs::read(path).map_err(LogFileError::read(path))?;
+        let bytes = read_whole(path).map_err(LogFileError::read(path))?;
         Ok(Index { path: path.to_owned(), base, bytes })
     }
 

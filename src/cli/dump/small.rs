@@ -1,12 +1,11 @@
 //! Producer snapshots and transaction indexes.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
 use super::items::Item;
 use super::{DumpError, Printer};
-use crate::cli::log_file::LogFileError;
+use crate::cli::log_file::{LogFileError, read_whole};
 use crate::format::aborted;
 use crate::format::producer_snapshot::{self, SnapshotError};
 
@@ -19,7 +18,7 @@ pub fn dump_snapshot(
     printer: &mut Printer<'_>,
     complaints: &mut dyn Write,
 ) -> Result<(), DumpError> {
-    let bytes = fs::read(path).map_err(LogFileError::read(path))?;
+    let bytes = read_whole(path).map_err(LogFileError::read(path))?;
     match producer_snapshot::decode(&bytes) {
         Ok(entries) => entries.iter().try_for_each(|it| printer.print(&Item::Producer(it))),
         Err(error) => {
@@ -52,7 +51,7 @@ fn complaint(path: &Path, error: &SnapshotError) -> String {
 /// # Errors
 /// [`DumpError`].
 pub fn dump_aborted(path: &Path, printer: &mut Printer<'_>) -> Result<(), DumpError> {
-    let bytes = fs::read(path).map_err(LogFileError::read(path))?;
+    let bytes = read_whole(path).map_err(LogFileError::read(path))?;
     for entry in aborted::entries(&bytes) {
         let entry = entry.map_err(|error| LogFileError::corrupt(path, error))?;
         printer.print(&Item::Aborted(&entry))?;

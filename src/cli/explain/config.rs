@@ -78,7 +78,7 @@ impl Configs {
         }
         let schema = METADATA.values.get(&i16::try_from(kind).ok()?)?;
         let value = schema.decode_front(version, &mut Reader::new(record)).ok()?;
-        let is_text = |name: &str, wanted: &str| matches!(value.get(name), Some(Value::Text(text)) if text == wanted);
+        let is_text = |name: &str, wanted: &str| is_text(value.get(name), wanted);
         match kind {
             TOPIC_RECORD if is_text("name", &self.topic) => {
                 self.id = value.get("topicId").cloned();
@@ -102,4 +102,8 @@ impl Configs {
         }
         Some(())
     }
+}
+
+fn is_text(value: Option<&Value>, wanted: &str) -> bool {
+    matches!(value, Some(Value::Text(text)) if text == wanted)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ExplainError;
 use crate::cli::dump;
-use crate::cli::log_file::{Found, LogFile, LogFileError};
+use crate::cli::log_file::{Found, LogFile, LogFileError, read_whole};
 use crate::format::batch::MAGIC_V2;
 use crate::format::index::{self, OffsetEntry, TimeEntry};
 use crate::format::names::{FileKind, SegmentFile, Suffix};
@@ -94,8 +94,8 @@ fn segment(base: i64, path: PathBuf) -> Result<Segment, LogFileError> {
     let mut log = LogFile::open(&path)?;
     let modified = fs::metadata(&path).and_then(|it| it.modified()).ok();
     let since = modified.and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
-    let offsets = fs::read(path.with_extension("index")).unwrap_or_default();
-    let times = fs::read(path.with_extension("timeindex")).unwrap_or_default();
+    let offsets = read_whole(&path.with_extension("index")).unwrap_or_default();
+    let times = read_whole(&path.with_extension("timeindex")).unwrap_or_default();
     let mut segment = Segment {
         base,
         used: 0,

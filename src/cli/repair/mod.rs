@@ -3,14 +3,18 @@
 //!
 //! The work is that of a start ([`PartitionLog::open`]) which trusts nothing: every checksum is
 //! computed, torn tails are cut off, damaged ranges set aside in files of their own, indexes and
-//! producer snapshots rebuilt. What was lost is said exactly.
+//! producer snapshots rebuilt. What was lost is said exactly, and stays as [`REPORT_FILE`] with the
+//! copy, or with the backup.
 
 pub mod args;
+mod checkpoints;
 mod copy;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use checkpoints::Repaired;
 
 use crate::broker::config::{ServerConfig, TopicConfigs};
 use crate::cli::explain;
@@ -26,6 +30,8 @@ use crate::units::{LeaderEpoch, Timestamp, TopicId};
 const FILES_MAX: usize = 64;
 /// What follows the directory's name in that of the folder with copies of what is changed.
 const BACKUP_SUFFIX: &str = ".before-repair";
+/// What was done, as it was printed. Kafka passes over files in a log directory's root.
+pub const REPORT_FILE: &str = "repair-report.txt";
 
 /// What the command line says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,19 +114,43 @@ pub fn run(options: &RepairOptions, out: &mut dyn Write) -> Result<Outcome, Repa
         // The next start must look for itself: partitions may have been left as they are.
         remove(&target.join(clean_shutdown::FILE_NAME))?;
     }
-    let mut outcome = Outcome::default();
+    let (mut outcome, mut report, mut repaired) = (Outcome::default(), Vec::new(), Vec::new());
     for folder in &folders {
-        repair(folder, options, &mut outcome, out)?;
+        match repair(folder, options, &mut outcome, &mut report) {
+            Ok(found) => repaired.extend(found),
+            Err(error) => {
+                out.write_all(&report)?;
+                return Err(error);
+            }
+        }
     }
-    writeln!(
-        out,
-        "{} partitions: {} with losses, {} not repaired",
-        folders.len(),
-        outcome.lossy,
-        outcome.failed
-    )?;
+    // Beside what was saved, or beside what was made.
+    let backups = backup_of(&folders[0]);
+    let backups = options.to.is_none().then(|| parent(&backups));
+    if !is_single {
+        for what in checkpoints::settle(&target, &repaired, backups.as_deref())? {
+            writeln!(report, "{what}")?;
+        }
+    }
+    let (count, Outcome { lossy, failed }) = (folders.len(), outcome);
+    writeln!(report, "{count} partitions: {lossy} with losses, {failed} not repaired")?;
+    out.write_all(&report)?;
+    let beside = backups.or_else(|| options.to.clone()).unwrap_or_default();
+    let path = beside.join(REPORT_FILE);
+    let failed = |error| RepairError::Io { what: "write", path: path.clone(), error };
+    std::fs::write(&path, &report).map_err(failed)?;
+    writeln!(out, "the same stands in {}", path.display())?;
     drop(lock);
     Ok(outcome)
+}
+
+/// Where a partition is copied to before it is repaired in place: beside the log directory, since
+/// Kafka refuses to start with a strange folder in it.
+fn backup_of(folder: &Path) -> PathBuf {
+    let root = parent(folder);
+    let mut beside = root.file_name().unwrap_or_default().to_owned();
+    beside.push(BACKUP_SUFFIX);
+    parent(&root).join(beside).join(folder.file_name().unwrap_or_default())
 }
 
 /// One partition.
@@ -129,14 +159,10 @@ fn repair(
     options: &RepairOptions,
     outcome: &mut Outcome,
     out: &mut dyn Write,
-) -> Result<(), RepairError> {
+) -> Result<Option<Repaired>, RepairError> {
     let name = folder.display();
     if options.to.is_none() {
-        // Beside the directory: Kafka refuses to start with a strange folder in it.
-        let root = parent(folder);
-        let mut beside = root.file_name().unwrap_or_default().to_owned();
-        beside.push(BACKUP_SUFFIX);
-        let backup = parent(&root).join(beside).join(folder.file_name().unwrap_or_default());
+        let backup = backup_of(folder);
         if backup.exists() {
             return Err(RepairError::Exists(backup));
         }
@@ -150,13 +176,15 @@ fn repair(
             for removed in &report.removed {
                 writeln!(out, "{name}: {removed} was a leftover or damaged, and is gone")?;
             }
+            let (start, end) = (report.log_start, report.log_end);
+            Ok(partition_of(folder).map(|partition| Repaired { partition, start, end }))
         }
         Err(error) => {
             outcome.failed += 1;
             writeln!(out, "{name}: not repaired: {error}")?;
+            Ok(None)
         }
     }
-    Ok(())
 }
 
 /// A start that trusts nothing, and a clean stop.

@@ -1,34 +1,28 @@
 //! Index entries against the batches that they name, while these go by in order.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::finding::{Finding, Limited};
+use crate::cli::log_file::read_whole;
 use crate::format::index::{
     self, OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
     check_time_index,
 };
 use crate::units::u64_of;
 
-/// Longest file that is read whole: what 31 bits count, as in Kafka.
-const BYTES_MAX: u64 = 1 << 31;
-
 /// A file that is no `.log`, read whole; `None` when there is none.
 ///
 /// # Errors
 /// Why it can't be looked at.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, Finding> {
-    let unseen = |error: io::Error| Finding::unseen(path, format!("cannot be read: {error}"));
-    match fs::metadata(path) {
-        Ok(metadata) if BYTES_MAX < metadata.len() => Err(Finding::damage(
-            path,
-            None,
-            format!("{} bytes: a file of this kind has 2 GiB at most", metadata.len()),
-        )),
-        Ok(_) => fs::read(path).map(Some).map_err(unseen),
+    match read_whole(path) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unseen(error)),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            Err(Finding::damage(path, None, error.to_string()))
+        }
+        Err(error) => Err(Finding::unseen(path, format!("cannot be read: {error}"))),
     }
 }
 

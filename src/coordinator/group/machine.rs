@@ -19,7 +19,7 @@ use crate::format::group_records::{
     CommittedOffset, CurrentAssignment, GroupMetadata, Key, ModernMember, RecordError,
     RegularExpression, TEXT_BYTES_MAX, TargetEpoch, decode_group, decode_target,
 };
-use crate::units::{ProducerId, Timestamp};
+use crate::units::{ProducerId, Sequence, Timestamp};
 
 /// What an event leads to.
 pub(super) type GroupOutput = Output<Answer, Infallible>;
@@ -274,6 +274,8 @@ fn has_short_texts(join: &Join) -> bool {
 }
 
 impl Coordinator for GroupCoordinator {
+    const SEQUENCE: Sequence = Sequence(0);
+
     type Settings = GroupContext;
     type Request = Request;
     type Answer = Answer;

@@ -193,6 +193,19 @@ impl SimFiles {
         Ok(())
     }
 
+    /// Not made durable, and not lost either: nothing that must hold rests on it.
+    pub(crate) fn set_modified(
+        &mut self,
+        place: &Place,
+        modified_ms: i64,
+    ) -> Result<(), DiskError> {
+        let (_, standing) = self.look_up(place)?;
+        let node = standing.ok_or(DiskError::NotFound)?;
+        let file = self.files.get_mut(&node).ok_or_else(is_a_directory)?;
+        file.modified_ms = modified_ms;
+        Ok(())
+    }
+
     pub(crate) fn remove_directory(&mut self, place: &Place) -> Result<(), DiskError> {
         let (parent, standing) = match self.look_up(place) {
             Err(DiskError::NotFound) => return Ok(()),

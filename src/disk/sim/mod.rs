@@ -287,6 +287,9 @@ impl SimDisk {
                 self.files.forget(self.node(*file)?);
                 Ok(())
             }
+            Step::SetModified { place, modified_ms } => {
+                self.files.set_modified(place, *modified_ms)
+            }
             Step::Rename { from, to } => self.files.rename(from, to),
             Step::Remove { place } => self.files.remove(place),
             Step::RemoveDirectory { place } => self.files.remove_directory(place),

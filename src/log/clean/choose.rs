@@ -4,6 +4,8 @@ use crate::log::config::LogConfig;
 use crate::log::retention::SegmentInfo;
 use crate::units::{ByteCount, Offset, Timestamp};
 
+const MILLION: u64 = 1_000_000;
+
 /// A log with something to clean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cleanable {
@@ -22,12 +24,20 @@ pub struct Cleanable {
 }
 
 impl Cleanable {
-    /// Whether a round is due, for a threshold in thousandths (`min.cleanable.dirty.ratio`): more
+    /// Whether a round is due, for a threshold in millionths (`min.cleanable.dirty.ratio`): more
     /// than it, not as much.
-    pub fn is_due(&self, ratio_thousandths: u64) -> bool {
+    pub fn is_due(&self, ratio_millionths: u64) -> bool {
         let all = u128::from(self.clean.0) + u128::from(self.dirty.0);
-        let is_filthy = u128::from(ratio_thousandths) * all < u128::from(self.dirty.0) * 1000;
+        let dirty = u128::from(self.dirty.0) * u128::from(MILLION);
+        let is_filthy = u128::from(ratio_millionths) * all < dirty;
         self.dirty.0 != 0 && (self.is_overdue || is_filthy)
+    }
+
+    /// The dirty part in millionths of what a round would go over.
+    pub fn ratio_millionths(&self) -> u64 {
+        let all = u128::from(self.clean.0) + u128::from(self.dirty.0);
+        let dirty = u128::from(self.dirty.0) * u128::from(MILLION);
+        u64::try_from(dirty.checked_div(all).unwrap_or(0)).expect("at most a million")
     }
 }
 
@@ -47,10 +57,9 @@ pub fn cleanable(
     let first_dirty = if resets_checkpoint { log_start } else { known };
     let is_dirty = |segment: &&SegmentInfo| first_dirty < segment.next_base;
     let lag_ms = i64::try_from(config.compaction_lag_min_ms).unwrap_or(i64::MAX);
-    let young = sealed
-        .iter()
-        .filter(is_dirty)
-        .find(|segment| 0 < lag_ms && now.0.saturating_sub(lag_ms) < segment.largest_timestamp.0);
+    let young = sealed.iter().filter(is_dirty).find(|segment| {
+        0 < lag_ms && now.0.saturating_sub(lag_ms) < segment.retention_timestamp().0
+    });
     let young = young.map_or(active.base, |segment| segment.base);
     let limit = last_stable.min(active.base).min(young).max(first_dirty);
     // Only whole segments are cleaned.
@@ -105,7 +114,7 @@ mod tests {
         let all = of(None, 40, |_| ());
         assert_eq!((all.first_dirty, all.first_uncleanable), (Offset(0), Offset(30)));
         assert_eq!((all.clean, all.dirty), (ByteCount(0), ByteCount(300)));
-        assert!(all.is_due(999) && !all.is_overdue && !all.resets_checkpoint);
+        assert!(all.is_due(999_999) && !all.is_overdue && !all.resets_checkpoint);
         let unstable = of(None, 15, |_| ());
         assert_eq!((unstable.first_uncleanable, unstable.dirty), (Offset(10), ByteCount(100)));
     }
@@ -114,7 +123,8 @@ mod tests {
     fn a_part_is_clean_already() {
         let half = of(Some(20), 40, |_| ());
         assert_eq!((half.clean, half.dirty), (ByteCount(200), ByteCount(100)));
-        assert!(half.is_due(333) && !half.is_due(334));
+        assert!(half.is_due(333_333) && !half.is_due(333_334));
+        assert_eq!(half.ratio_millionths(), 333_333);
         assert!(!of(Some(30), 40, |_| ()).is_due(0), "nothing is dirty");
     }
 
@@ -130,7 +140,7 @@ mod tests {
         let young = of(None, 40, |config| config.compaction_lag_min_ms = 8_500);
         assert_eq!(young.first_uncleanable, Offset(10));
         let old = of(None, 40, |config| config.compaction_lag_max_ms = 9_500);
-        assert!(old.is_overdue && old.is_due(1000));
+        assert!(old.is_overdue && old.is_due(MILLION));
         assert!(!of(None, 40, |config| config.compaction_lag_max_ms = 9_999).is_overdue);
     }
 }

@@ -7,8 +7,8 @@ use super::transactions::CleanedTransactions;
 use crate::format::batch::{self, BatchError, BatchHeader, Codec, HEADER_BYTES};
 use crate::format::codec::{self, CodecError, Levels};
 use crate::format::record::{self, NewRecord, RecordError, RecordView, RecordsIter};
-use crate::log::producers::Ended;
-use crate::units::{ByteCount, Offset, ProducerEpoch, ProducerId, Timestamp};
+use crate::log::producers::{Ended, Producers};
+use crate::units::{ByteCount, Offset, ProducerEpoch, ProducerId, Timestamp, u64_of};
 
 /// Why a batch can't be cleaned: the log is damaged there.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -25,6 +25,9 @@ pub enum FilterError {
     /// Offsets that make no sense.
     #[error("the batch has offsets that no batch on disk can have")]
     Offsets,
+    /// It goes beyond the segment's end.
+    #[error("the batch is longer than the rest of its segment")]
+    Torn,
 }
 
 /// What stays of a batch.
@@ -63,6 +66,37 @@ pub struct Filter<'a> {
     pub transactions: CleanedTransactions,
     /// Aborted transactions whose markers stay, for the cleaned `.txnindex`.
     pub aborted: Vec<Ended>,
+    /// What it has seen.
+    pub seen: Seen,
+}
+
+impl LastOfProducers for Producers {
+    fn last(&self, producer_id: ProducerId) -> Option<(Option<Offset>, ProducerEpoch)> {
+        self.last_data(producer_id)
+    }
+}
+
+/// What a filter has seen and kept.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Bytes of unpacked records.
+    pub unpacked: u64,
+    /// Records that came by.
+    pub records: u64,
+    /// Of them, those that stay.
+    pub kept: u64,
+    /// Records without a key, which no compacted log may have.
+    pub keyless: u64,
+}
+
+impl Seen {
+    /// Adds what another part of the pass has seen.
+    pub fn add(&mut self, more: Seen) {
+        self.unpacked += more.unpacked;
+        self.records += more.records;
+        self.kept += more.kept;
+        self.keyless += more.keyless;
+    }
 }
 
 /// How a batch as a whole is judged.
@@ -76,9 +110,6 @@ struct Judged {
     keeps_header: bool,
 }
 
-const CONTROL_ABORT: u8 = 0;
-const CONTROL_COMMIT: u8 = 1;
-
 impl Filter<'_> {
     /// Judges the next batch of the pass.
     ///
@@ -88,6 +119,7 @@ impl Filter<'_> {
         let codec = header.codec()?;
         let packed = bytes.get(HEADER_BYTES..).unwrap_or_default();
         let payload = codec::decompress(codec, packed, self.unpacked_max)?;
+        self.seen.unpacked += u64_of(payload.len());
         let judged = self.judge(header, &payload)?;
         let mut kept = Vec::new();
         let (mut count, mut has_tombstones) = (0_i32, false);
@@ -99,6 +131,8 @@ impl Filter<'_> {
                 kept.push(record);
             }
         }
+        self.seen.records += u64::from(count.unsigned_abs());
+        self.seen.kept += u64_of(kept.len());
         let is_marker_to_go = header.is_control() && judged.is_discardable;
         let needs_horizon = !header.has_delete_horizon() && (has_tombstones || is_marker_to_go);
         if kept.is_empty() {
@@ -127,38 +161,19 @@ impl Filter<'_> {
     fn judge(&mut self, header: &BatchHeader, payload: &[u8]) -> Result<Judged, FilterError> {
         let last = header.last_offset().ok_or(FilterError::Offsets)?;
         let is_discardable = match header.is_control() {
-            true => self.judge_control(header, payload, last)?,
+            true => match self.transactions.control(header, payload, last)? {
+                Ok(()) => true,
+                Err(stays) => {
+                    self.aborted.extend(stays);
+                    false
+                }
+            },
             false => self.transactions.data(header.producer_id, last, header.is_transactional()),
         };
         let is_over = header.has_delete_horizon() && header.base_timestamp <= self.now;
         let loses_records = is_discardable && (!header.is_control() || is_over);
         let keeps_header = self.is_last_of_producer(header, last) || last + 1 == self.upper;
         Ok(Judged { is_discardable, loses_records, keeps_header })
-    }
-
-    fn judge_control(
-        &mut self,
-        header: &BatchHeader,
-        payload: &[u8],
-        last: Offset,
-    ) -> Result<bool, FilterError> {
-        let Some(record) = RecordsIter::new(header, payload).next() else { return Ok(true) };
-        // The key is a version and a type.
-        Ok(match record?.key {
-            Some([_, _, 0, CONTROL_ABORT, ..]) => {
-                match self.transactions.aborted(header.producer_id, last) {
-                    Ok(()) => true,
-                    Err(aborted) => {
-                        self.aborted.push(aborted);
-                        false
-                    }
-                }
-            }
-            Some([_, _, 0, CONTROL_COMMIT, ..]) => {
-                self.transactions.committed(header.producer_id, last)
-            }
-            _ => false,
-        })
     }
 
     fn is_last_of_producer(&self, header: &BatchHeader, last: Offset) -> bool {
@@ -173,7 +188,7 @@ impl Filter<'_> {
     }
 
     fn keeps(
-        &self,
+        &mut self,
         header: &BatchHeader,
         judged: Judged,
         record: &RecordView<'_>,
@@ -190,7 +205,10 @@ impl Filter<'_> {
         if self.map.latest() < Some(offset) {
             return Ok(true);
         }
-        let Some(key) = record.key else { return Ok(false) };
+        let Some(key) = record.key else {
+            self.seen.keyless += 1;
+            return Ok(false);
+        };
         let is_newest = self.map.get(key) <= Some(offset);
         let is_expired = record.value.is_none()
             && header.has_delete_horizon()
@@ -293,6 +311,7 @@ mod tests {
             unpacked_max: ByteCount(1 << 20),
             transactions: CleanedTransactions::default(),
             aborted: Vec::new(),
+            seen: Seen::default(),
         }
     }
 

@@ -7,23 +7,22 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use crate::units::{ByteCount, Offset, u64_of, usize_of};
 
 /// Memory of a key: 16 bytes of hash and its offset, as in Kafka's `SkimpyOffsetMap`.
-pub const SLOT_BYTES: usize = size_of::<Slot>();
+pub const SLOT_BYTES: usize = SLOT_WORDS * size_of::<u64>();
+
+/// Two of hash, one of offset.
+const SLOT_WORDS: usize = 3;
 
 /// The keys themselves are not kept: two with the same hash would count as one. The hash has 128
 /// bits and a secret, so that nobody can make such keys.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    hash: [u8; 16],
-    /// Plus one; 0 is an empty slot.
-    offset: u64,
-}
-
-const EMPTY: Slot = Slot { hash: [0; 16], offset: 0 };
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Hash(u64, u64);
 
 /// Newest offsets by key.
 #[derive(Debug)]
 pub struct OffsetMap {
-    slots: Vec<Slot>,
+    /// Hash and offset plus one of each slot; 0 is an empty one. Plain numbers, since a large
+    /// vector of zeros costs nothing before it is touched.
+    words: Vec<u64>,
     used: usize,
     used_max: usize,
     secret: (u64, u64),
@@ -42,28 +41,49 @@ impl OffsetMap {
         let share = usize_of(u64_of(slots) * load_thousandths / 1000);
         // At least one stays free, so that every search ends.
         let used_max = share.clamp(1, slots - 1);
-        OffsetMap { slots: vec![EMPTY; slots], used: 0, used_max, secret, latest: None }
+        OffsetMap { words: vec![0; slots * SLOT_WORDS], used: 0, used_max, secret, latest: None }
+    }
+
+    /// The same for a range of so many offsets, which can't have more keys: no more memory than
+    /// they need.
+    ///
+    /// # Panics
+    /// As [`OffsetMap::new`].
+    pub fn for_offsets(
+        (offsets, memory): (u64, ByteCount),
+        load_thousandths: u64,
+        secret: (u64, u64),
+    ) -> OffsetMap {
+        let slots = offsets.saturating_mul(1000) / load_thousandths.max(1);
+        let needed = slots.saturating_add(2).saturating_mul(u64_of(SLOT_BYTES));
+        OffsetMap::new(memory.min(ByteCount(needed)), load_thousandths, secret)
+    }
+
+    /// Whether no further key fits.
+    pub fn is_full(&self) -> bool {
+        self.used == self.used_max
     }
 
     /// Notes a record; `false` when the map is full and the key isn't in it.
     pub fn put(&mut self, key: &[u8], offset: Offset) -> bool {
         let hash = self.hash(key);
         let at = self.find(hash);
-        if self.slots[at].offset == 0 {
-            if self.used == self.used_max {
+        if self.slot(at).1 == 0 {
+            if self.is_full() {
                 return false;
             }
             self.used += 1;
         }
-        self.slots[at] = Slot { hash, offset: offset.0 + 1 };
+        let words = &mut self.words[at * SLOT_WORDS..][..SLOT_WORDS];
+        words.copy_from_slice(&[hash.0, hash.1, offset.0 + 1]);
         self.advance(offset);
         true
     }
 
     /// The offset of a key's newest record.
     pub fn get(&self, key: &[u8]) -> Option<Offset> {
-        let slot = self.slots[self.find(self.hash(key))];
-        slot.offset.checked_sub(1).map(Offset)
+        let (_, offset) = self.slot(self.find(self.hash(key)));
+        offset.checked_sub(1).map(Offset)
     }
 
     /// The last offset that was noted, or passed over as one that has no key.
@@ -76,6 +96,11 @@ impl OffsetMap {
         self.latest = self.latest.max(Some(offset));
     }
 
+    /// How many thousandths of the slots are used.
+    pub fn used_thousandths(&self) -> u64 {
+        u64_of(self.used) * 1000 / u64_of(self.words.len() / SLOT_WORDS)
+    }
+
     /// How many keys there are.
     pub fn len(&self) -> usize {
         self.used
@@ -86,17 +111,20 @@ impl OffsetMap {
         self.used == 0
     }
 
-    fn find(&self, hash: [u8; 16]) -> usize {
-        let (front, back) = hash.split_at(8);
-        let number = |half: &[u8]| u64::from_le_bytes(*half.first_chunk().expect("eight bytes"));
-        let count = u64_of(self.slots.len());
-        let mut at = number(front) % count;
+    fn slot(&self, at: usize) -> (Hash, u64) {
+        let words = &self.words[at * SLOT_WORDS..][..SLOT_WORDS];
+        (Hash(words[0], words[1]), words[2])
+    }
+
+    fn find(&self, hash: Hash) -> usize {
+        let count = u64_of(self.words.len() / SLOT_WORDS);
+        let mut at = hash.0 % count;
         // The other half says how far to go on, so that keys of one place part.
-        let step = number(back) % (count - 1) + 1;
+        let step = hash.1 % (count - 1) + 1;
         let mut tried = 0;
         loop {
-            let slot = &self.slots[usize_of(at)];
-            if slot.offset == 0 || slot.hash == hash {
+            let (found, offset) = self.slot(usize_of(at));
+            if offset == 0 || found == hash {
                 return usize_of(at);
             }
             tried += 1;
@@ -105,10 +133,11 @@ impl OffsetMap {
         }
     }
 
-    fn hash(&self, key: &[u8]) -> [u8; 16] {
+    fn hash(&self, key: &[u8]) -> Hash {
         let mut hasher = SipHasher24::new_with_keys(self.secret.0, self.secret.1);
         hasher.write(key);
-        hasher.finish128().as_bytes()
+        let hash = hasher.finish128();
+        Hash(hash.h1, hash.h2)
     }
 }
 

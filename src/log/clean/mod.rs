@@ -12,8 +12,15 @@ mod group;
 mod map;
 mod transactions;
 
+mod output;
+
+mod round;
+
 pub use choose::{Cleanable, cleanable};
-pub use filter::{Filter, FilterError, Kept, LastOfProducers};
+pub use filter::{Filter, FilterError, Kept, LastOfProducers, Seen};
 pub use group::{Measured, groups};
 pub use map::{OffsetMap, SLOT_BYTES};
+pub(in crate::log) use output::Output;
+pub use round::{CleanError, RoundEnd, RoundOptions, RoundReport};
+pub(in crate::log) use round::{Phase, Round, Source, With};
 pub use transactions::CleanedTransactions;

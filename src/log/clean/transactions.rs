@@ -3,8 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::format::batch::BatchHeader;
+use crate::format::record::{RecordError, RecordsIter};
 use crate::log::producers::Ended;
 use crate::units::{Offset, ProducerId};
+
+const CONTROL_ABORT: u8 = 0;
+const CONTROL_COMMIT: u8 = 1;
 
 /// Batches in their order tell this; it tells what may go.
 #[derive(Debug, Default)]
@@ -63,6 +68,35 @@ impl CleanedTransactions {
     pub fn committed(&mut self, producer_id: ProducerId, last: Offset) -> bool {
         self.begin_up_to(last);
         !self.ongoing_committed.remove(&producer_id)
+    }
+
+    /// A control batch goes by. `Ok` when it may go, since nothing of its transaction is left, or
+    /// its own record is gone already; otherwise the entry that an aborted transaction keeps.
+    ///
+    /// # Errors
+    /// The outer one for a record that is none.
+    pub fn control(
+        &mut self,
+        header: &BatchHeader,
+        payload: &[u8],
+        last: Offset,
+    ) -> Result<Result<(), Option<Ended>>, RecordError> {
+        self.begin_up_to(last);
+        let Some(record) = RecordsIter::new(header, payload).next() else { return Ok(Ok(())) };
+        // The key is a version and a type.
+        Ok(match record?.key {
+            Some([_, _, 0, CONTROL_ABORT, ..]) => {
+                self.aborted(header.producer_id, last).map_err(Some)
+            }
+            Some([_, _, 0, CONTROL_COMMIT, ..]) => {
+                if self.committed(header.producer_id, last) {
+                    Ok(())
+                } else {
+                    Err(None)
+                }
+            }
+            _ => Err(None),
+        })
     }
 
     fn begin_up_to(&mut self, offset: Offset) {

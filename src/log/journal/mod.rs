@@ -137,6 +137,8 @@ pub struct Journal {
     next: u64,
     /// The tail that the newest durable record carries.
     tail: u64,
+    /// A record that the tail is wanted to pass, whatever room there is.
+    passing: Option<u64>,
     building: Building,
     writing: Option<Writing>,
     /// At home while no write is under way.
@@ -189,6 +191,7 @@ impl Journal {
             holders: Holders::default(),
             next: 1,
             tail: 1,
+            passing: None,
             building: Building::default(),
             writing: None,
             buffer: Some(Box::new(Aligned::new(record_bytes_max))),
@@ -237,6 +240,12 @@ impl Journal {
     /// First record that a replay would look at.
     pub fn tail(&self) -> u64 {
         self.tail
+    }
+
+    /// Wants the tail to pass a record, although there may be room: somebody is about to change
+    /// files that it has data of.
+    pub fn pass(&mut self, record: u64) {
+        self.passing = self.passing.max(Some(record)).filter(|record| self.tail <= *record);
     }
 
     /// What a log does at the end of a turn.
@@ -336,7 +345,14 @@ impl Journal {
     /// Whether space is held only because no durable record says yet that it is free.
     fn wants_tail(&self) -> bool {
         let first = self.holders.first().unwrap_or(self.next);
-        self.tail < first && self.is_filling()
+        let is_passed = |record: u64| self.tail <= record && record < first;
+        self.tail < first && (self.is_filling() || self.passing.is_some_and(is_passed))
+    }
+
+    /// Whether a log needs a record that is wanted to be passed.
+    fn is_passing(&self) -> bool {
+        let first = self.holders.first();
+        self.passing.zip(first).is_some_and(|(record, first)| first <= record)
     }
 
     fn is_filling(&self) -> bool {
@@ -359,6 +375,7 @@ impl Journal {
                     Ok(()) => {
                         assert!(self.tail <= tail && tail <= sequence);
                         self.tail = tail;
+                        self.passing = self.passing.filter(|record| tail <= *record);
                         self.circle.release(tail);
                     }
                     Err(failure) => self.state = JournalState::Frozen(failure.error),
@@ -417,6 +434,7 @@ impl Journal {
         let syncing = self.holders.syncing();
         let owner = match () {
             () if syncing < SYNCS_MAX[eighth] => self.holders.oldest()?,
+            () if syncing == 0 && self.is_passing() => self.holders.oldest()?,
             () if syncing == 0 => self.holders.heaviest()?,
             () => return None,
         };

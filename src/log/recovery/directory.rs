@@ -136,8 +136,15 @@ fn finish_swaps(files: &mut Files<'_>, report: &mut RecoveryReport) -> Result<()
             remove(files, report, &entry.name)?;
         }
     }
+    // Kafka keeps the indexes as they are, and one that was cut short for good; here they are
+    // rebuilt.
     for (file, entry) in swaps {
-        files.rename(&entry.name, &file.with(Suffix::None).to_string())?;
+        match file.kind {
+            FileKind::Index | FileKind::TimeIndex => remove(files, report, &entry.name)?,
+            FileKind::Log | FileKind::TxnIndex | FileKind::Snapshot => {
+                files.rename(&entry.name, &file.with(Suffix::None).to_string())?;
+            }
+        }
     }
     files.sync_directory()
 }

@@ -229,6 +229,7 @@ fn describe(step: &Step) -> String {
         Step::Truncate { length, .. } => format!("truncate a file to {length} bytes"),
         Step::Sync { .. } => "sync a file".to_owned(),
         Step::Forget { .. } => "drop a file from the page cache".to_owned(),
+        Step::SetModified { place, .. } => format!("set the time of {}", place.name),
         Step::Rename { from, to } => format!("rename {} to {}", from.name, to.name),
         Step::Remove { place } => format!("remove {}", place.name),
         Step::RemoveDirectory { place } => format!("remove directory {}", place.name),

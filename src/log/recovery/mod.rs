@@ -140,6 +140,7 @@ impl PartitionLog {
             disk.run(crate::disk::Plan { tag, steps });
         }
         self.inherit_record(&before);
+        self.set_first_dirty(before.first_dirty());
         self.epochs = before.epochs;
         self.epochs.truncate_from_end(self.cursors.log_end);
         self.become_leader(before.leader_epoch, now);

@@ -78,6 +78,7 @@ impl Rebuild<'_, '_> {
     ) -> Result<RebuiltProducers, OpenError> {
         let mut snapshots = self.tidy(listed)?;
         let (mut at, mut producers) = self.load(&mut snapshots)?;
+        let mut older = self.load_older(at, &snapshots)?;
         let mut snapshots: BTreeSet<Offset> = snapshots.into_keys().collect();
         let mut newest = snapshots.last().copied().unwrap_or(self.log_start);
         let end = self.spans.last().map_or(self.log_start, |last| last.end);
@@ -93,12 +94,17 @@ impl Rebuild<'_, '_> {
                 newest = at;
             }
             let listed = txn_indexes.get(&span.base).copied();
-            let is_whole = at <= span.base;
+            let mut is_whole = at <= span.base;
             let mut ended = Vec::new();
             if at < span.end {
                 let from = at.max(span.base);
                 ended = replay(&mut self, *span, from, &mut producers)?;
                 at = span.end;
+            }
+            if let Some((from, producers)) = older.as_mut().filter(|it| it.0 < span.end) {
+                is_whole |= *from <= span.base;
+                let from = std::mem::replace(from, span.end).max(span.base);
+                ended = replay(&mut self, *span, from, producers)?;
             }
             // What was not replayed from its first batch on is as its file says.
             let length = match is_whole && span.base < span.end {
@@ -108,8 +114,9 @@ impl Rebuild<'_, '_> {
                     ended.retain(|it| {
                         known.last().is_none_or(|last| last.last_offset < it.last_offset)
                     });
+                    let is_short = !ended.is_empty();
                     ended.splice(0..0, known);
-                    listed
+                    if is_short { self.rewrite(span.base, &ended, listed)? } else { listed }
                 }
             };
             aborted_files.extend(length.map(|length| (span.base, length)));
@@ -211,6 +218,32 @@ impl Rebuild<'_, '_> {
             self.remove(at)?;
         }
         Ok((self.log_start, Producers::default()))
+    }
+
+    /// Where a segment was cut apart, its transactions belong to files anew: state from a snapshot
+    /// before it, which the newest one that was loaded, for `at`, is too late for.
+    fn load_older(
+        &mut self,
+        at: Offset,
+        snapshots: &BTreeMap<Offset, ByteCount>,
+    ) -> Result<Option<(Offset, Producers)>, OpenError> {
+        // What was split off stood in the segment before it.
+        let before = |base: Offset| self.spans.iter().map(|it| it.base).rfind(|it| *it < base);
+        let split = self.report.split.iter().map(|base| before(*base).unwrap_or(*base));
+        let changed = self.report.damages.iter().map(|it| it.segment).chain(split).min();
+        let Some(from) = changed else { return Ok(None) };
+        if at <= from {
+            return Ok(None);
+        }
+        for (at, length) in snapshots.range(..=from).rev() {
+            let length = length.0.min(SNAPSHOT_BYTES_MAX);
+            let bytes = self.files.read_range(&name(*at), 0, length)?;
+            if let Ok(entries) = producer_snapshot::decode(&bytes) {
+                let producers = Producers::of_entries(&entries, self.now, self.expiration_ms);
+                return Ok(Some((*at, producers)));
+            }
+        }
+        Ok(Some((self.log_start, Producers::default())))
     }
 }
 

@@ -111,6 +111,9 @@ pub struct RecoveryReport {
     pub damages: Vec<Damage>,
     /// Offsets that no segment has; not looked for in compacted logs.
     pub gaps: Vec<Gap>,
+    /// Base offsets of segments that were split off: they were too far from the base of the segment
+    /// that they stood in for an index entry.
+    pub split: Vec<Offset>,
     /// Base offsets of segments whose indexes were missing or wrong.
     pub indexes_rebuilt: Vec<Offset>,
     /// Names of leftovers that were removed.
@@ -132,7 +135,7 @@ impl RecoveryReport {
     /// Whether the files were just as a clean stop leaves them.
     pub fn is_uneventful(&self) -> bool {
         let is_whole = self.indexes_rebuilt.is_empty() && self.removed.is_empty();
-        !self.is_lossy() && is_whole && !self.epochs_rebuilt
+        !self.is_lossy() && is_whole && self.split.is_empty() && !self.epochs_rebuilt
     }
 }
 
@@ -151,6 +154,9 @@ impl fmt::Display for RecoveryReport {
         }
         for Gap { from, to } in &self.gaps {
             write!(f, "; offsets {from} to before {to} are missing")?;
+        }
+        for segment in &self.split {
+            write!(f, "; segment {segment} split off: the one before spanned 2^31 offsets")?;
         }
         if !self.indexes_rebuilt.is_empty() {
             write!(f, "; indexes of {} segments rebuilt", self.indexes_rebuilt.len())?;

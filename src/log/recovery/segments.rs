@@ -14,7 +14,7 @@ use crate::format::batch::HEADER_BYTES;
 use crate::format::index::{self, TIME_ENTRY_BYTES};
 use crate::format::names::{FileKind, SegmentFile, Suffix};
 use crate::log::config::{Durability, LogConfig};
-use crate::log::segment::{Extras, Found, IndexBytes, SealedSegment};
+use crate::log::segment::{Extras, Found, IndexBytes, SealedSegment, relative};
 use crate::units::{ByteCount, Offset, Position, byte_count, u64_of};
 
 /// What the positions of an index can address.
@@ -68,7 +68,9 @@ impl Examination<'_, '_> {
             }
             self.note_gap(end, base);
             let trusted = next_base.filter(|next| self.is_trusted(*next, segment));
-            if let Some(next_base) = trusted {
+            if let Some(next_base) = trusted
+                && self.are_indexes_sound(base, next_base, segment)?
+            {
                 let sealed = self.trust(base, next_base, segment)?;
                 end = Some(next_base);
                 examined.sealed.push(sealed);
@@ -99,7 +101,8 @@ impl Examination<'_, '_> {
     fn note_gap(&mut self, end: Option<Offset>, base: Offset) {
         let Some(from) = end.filter(|end| *end < base) else { return };
         let is_new = !self.clean && base >= self.recovery_point;
-        let is_known = self.report.damages.iter().any(|damage| damage.lost_to == base)
+        let is_known = self.report.split.contains(&base)
+            || self.report.damages.iter().any(|damage| damage.lost_to == base)
             || self.quarantines.contains(&quarantine_name(from));
         if is_new && !is_known && !self.config.cleanup_policy.compact {
             self.report.gaps.push(Gap { from, to: base });
@@ -111,18 +114,41 @@ impl Examination<'_, '_> {
     /// segment was sealed, maybe, and the indexes were to be synced behind that.
     fn is_trusted(&self, next_base: Offset, segment: Segment) -> bool {
         let is_durable = self.clean || next_base < self.recovery_point;
-        let is_sized = |length: Option<ByteCount>, entry_bytes: usize| {
-            length.is_some_and(|length| length.0.is_multiple_of(u64_of(entry_bytes)))
-        };
         let is_full = |length: Option<ByteCount>| {
             length.is_some_and(|it| it.0 / 8 > 1 + segment.log_bytes.0 / u64_of(HEADER_BYTES))
         };
         is_durable
             && !self.walks_all
             && next_base < self.limit
-            && is_sized(segment.index_bytes, index::OFFSET_ENTRY_BYTES)
-            && is_sized(segment.time_index_bytes, TIME_ENTRY_BYTES)
+            && has_whole_entries(segment)
             && !is_full(segment.index_bytes)
+    }
+
+    /// After a kill also the indexes of segments that aren't walked are looked at, which is little
+    /// to read beside the rest: Kafka keeps one that is garbage. A clean stop is trusted.
+    fn are_indexes_sound(
+        &mut self,
+        base: Offset,
+        next_base: Offset,
+        segment: Segment,
+    ) -> Result<bool, OpenError> {
+        if self.clean {
+            return Ok(true);
+        }
+        let found = self.existing(base, segment)?;
+        let is_whole =
+            |length: Option<ByteCount>, found: &[u8]| length == Some(byte_count(found.len()));
+        let span = next_base.0 - base.0;
+        let offset = index::offset_entries(&found.offsets).last();
+        let time = index::time_entries(&found.times).last();
+        Ok(is_whole(segment.index_bytes, &found.offsets)
+            && is_whole(segment.time_index_bytes, &found.times)
+            && index::check_offset_index(&found.offsets).is_ok()
+            && index::check_time_index(&found.times).is_ok()
+            && offset.is_none_or(|it| {
+                u64::from(it.relative_offset) < span && u64::from(it.position) < segment.log_bytes.0
+            })
+            && time.is_none_or(|it| u64::from(it.relative_offset) < span))
     }
 
     fn trust(
@@ -251,8 +277,7 @@ impl Examination<'_, '_> {
         walked: Walked,
         existing: IndexBytes,
     ) -> Found {
-        let is_present = segment.index_bytes.is_some() && segment.time_index_bytes.is_some();
-        let is_right = is_present && walked.is_existing_right;
+        let is_right = has_whole_entries(segment) && walked.is_existing_right;
         if !is_right {
             self.report.indexes_rebuilt.push(base);
         }
@@ -356,6 +381,17 @@ impl Examination<'_, '_> {
         if walked.next == self.limit || broken.next_base == Some(walked.next) {
             return self.cut(base, from, window);
         }
+        if let Some((first, last)) = self.goes_on(broken, window)? {
+            // A former start was cut off between the two steps of a split.
+            if broken.next_base == Some(first) {
+                self.report.split.push(first);
+                return self.cut(base, from, window);
+            }
+            if last < limit && relative(base, last).is_none() {
+                self.report.split.push(first);
+                return self.split(broken, window, from, first, seen);
+            }
+        }
         let search = Search { base, next: walked.next, limit, from };
         let behind = search.run(self.files, window)?;
         match (behind, broken.next_base) {
@@ -375,6 +411,25 @@ impl Examination<'_, '_> {
                 self.split(broken, window, to, new_base, seen)
             }
         }
+    }
+
+    /// First and last offset of what stands behind the walk, if that is a whole batch: its distance
+    /// from the segment's base is one that no index entry can hold. Old cleaners wrote such
+    /// segments, and Kafka splits them, too (`LogSegmentOffsetOverflowException`). Offsets aren't
+    /// covered by checksums: what follows has to go on from there, or else this one is damaged.
+    fn goes_on(
+        &mut self,
+        broken: &Broken<'_>,
+        window: &mut Window,
+    ) -> Result<Option<(Offset, Offset)>, OpenError> {
+        let Walked { end: at, next, .. } = *broken.walked;
+        let found = window.whole_batch(self.files, at)?.filter(|it| next <= it.0);
+        let Some((first, last, behind)) = found else { return Ok(None) };
+        let is_followed = match window.whole_batch(self.files, behind)? {
+            Some((after, ..)) => last < after,
+            None => behind == window.length && broken.next_base.is_some(),
+        };
+        Ok(is_followed.then_some((first, last)))
     }
 
     fn cut(&mut self, segment: Offset, at: Position, window: &Window) -> Result<Left, OpenError> {
@@ -473,6 +528,15 @@ impl Examination<'_, '_> {
 
 type Segment = Seen;
 
+/// Whether both indexes are there and no entry of them is cut.
+fn has_whole_entries(segment: Segment) -> bool {
+    let is_whole = |length: Option<ByteCount>, entry_bytes: usize| {
+        length.is_some_and(|length| length.0.is_multiple_of(u64_of(entry_bytes)))
+    };
+    is_whole(segment.index_bytes, index::OFFSET_ENTRY_BYTES)
+        && is_whole(segment.time_index_bytes, TIME_ENTRY_BYTES)
+}
+
 fn quarantine_name(lost_from: Offset) -> String {
     format!("{:020}{QUARANTINE_SUFFIX}", lost_from.0)
 }
@@ -509,6 +573,7 @@ fn sealed(base: Offset, next_base: Offset, segment: Segment, found: &Found) -> S
         next_base,
         size: found.size,
         largest: found.largest,
+        first_timestamp: found.first_timestamp,
         modified_ms: segment.modified_ms,
         index_bytes: length(&found.index.offsets),
         time_index_bytes: length(&found.index.times),
@@ -518,6 +583,7 @@ fn sealed(base: Offset, next_base: Offset, segment: Segment, found: &Found) -> S
         unflushed: None,
         is_settled: true,
         is_log_durable: true,
+        last_record: None,
         is_loading: false,
         loaded: None,
     }

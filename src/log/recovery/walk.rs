@@ -60,6 +60,22 @@ impl Window {
         Ok(&self.bytes[usize_of((at - self.at).0)..])
     }
 
+    /// First and last offset of the whole batch at a position, and its end; `None` when none is
+    /// there.
+    pub fn whole_batch(
+        &mut self,
+        files: &mut Files<'_>,
+        at: Position,
+    ) -> Result<Option<(Offset, Offset, Position)>, OpenError> {
+        let end = self.length;
+        let bytes = self.get(files, at, u64_of(HEADER_BYTES), WINDOW_BYTES)?;
+        let scan = scan::header_at(scan::Window { bytes, at }, at, end);
+        let Scan::Batch { header, next, .. } = scan else { return Ok(None) };
+        let is_whole = self.is_crc_right(files, at, &header)?;
+        let offsets = header.base().zip(header.last_offset()).filter(|_| is_whole);
+        Ok(offsets.map(|(first, last)| (first, last, next)))
+    }
+
     /// Whether the batch's bytes have the CRC that its header says.
     pub fn is_crc_right(
         &mut self,

@@ -53,6 +53,13 @@ pub fn sequenced(producer: (i64, i16), sequence: i32, values: &[String]) -> Vec<
     build(builder.with_producer(id, epoch, Sequence(sequence)), now(), values)
 }
 
+/// The same, as part of its transaction.
+pub fn transactional(producer: (i64, i16), sequence: i32, values: &[&str]) -> Vec<u8> {
+    let (id, epoch) = (ProducerId(producer.0), ProducerEpoch(producer.1));
+    let builder = BatchBuilder::new(Codec::None).with_producer(id, epoch, Sequence(sequence));
+    build(builder.transactional(), now(), values)
+}
+
 /// One record with a value of this many bytes that follow from `seed` and don't compress well.
 pub fn large(seed: u64, value_bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -93,6 +100,27 @@ pub fn records(mut bytes: &[u8]) -> Vec<(i64, Vec<u8>)> {
             let record = record.expect("what is served has whole records");
             let offset = header.base_offset + i64::from(record.offset_delta);
             found.push((offset, record.value.expect("a value").to_vec()));
+        }
+        bytes = &bytes[size..];
+    }
+    found
+}
+
+/// What of a row of uncompressed batches a reader of committed records sees: no control records,
+/// and nothing of the aborted transactions, which are given as producer and first offset.
+pub fn committed(mut bytes: &[u8], aborted: &[(i64, i64)]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut over: Vec<(i64, i64)> = aborted.to_vec();
+    while let Ok(header) = BatchHeader::decode(bytes) {
+        let size = usize_of(header.size.0);
+        let Some(batch) = bytes.get(..size) else { break };
+        let (producer, base) = (header.producer_id.0, header.base_offset);
+        let ended = over.iter().position(|(id, first)| *id == producer && *first <= base);
+        match ended {
+            Some(at) if header.is_control() => drop(over.remove(at)),
+            Some(_) if header.is_transactional() => {}
+            _ if header.is_control() => {}
+            _ => found.extend(records(batch).into_iter().map(|(_, value)| value)),
         }
         bytes = &bytes[size..];
     }

@@ -75,6 +75,11 @@ impl Launch {
         self.set(&format!("journal.enable={is_used}"))
     }
 
+    /// The same with its data in another place, which somebody else keeps.
+    pub fn in_directory(self, directory: &Path) -> Launch {
+        Launch { directory: directory.to_owned(), ..self }
+    }
+
     /// Where its data is.
     pub fn place(&self) -> &Path {
         &self.directory

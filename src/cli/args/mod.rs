@@ -5,20 +5,30 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+pub mod admin;
+
+pub mod bench;
+
+pub mod clients;
+
+pub mod group;
+
+#[cfg(test)]
+mod lines;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use self::admin::{Cluster, Config, Offsets};
+pub use self::bench::Bench;
+pub use self::clients::{Acks, Bootstrap, Consume, Input, Produce, Server, Topic};
+pub use self::group::Group;
 use crate::broker::config::{ServerConfig, Sources};
 use crate::broker::server;
-use crate::cli::command::CommandError;
-use crate::cli::consume::From;
 pub use crate::cli::dump::args::Dump;
 pub use crate::cli::explain::args::Explain;
-use crate::cli::record_format::{self, RecordFormat};
 pub use crate::cli::repair::args::Repair;
 pub use crate::cli::verify::args::Verify;
-use crate::format::names::TopicName;
 use crate::log::config::Durability;
-use crate::units::PartitionId;
 
 /// Most shards of one server; each takes a port, a broker id and a thread.
 pub const SHARDS_MAX: u16 = 256;
@@ -27,7 +37,8 @@ pub const DIRECTORY_DEFAULT: &str = "data";
 /// Largest `--batch-bytes`, in bytes.
 pub const BATCH_BYTES_MAX: u32 = 1 << 30;
 
-const ADDRESS_DEFAULT: &str = "127.0.0.1:9092";
+/// Where a server is, unless it is said.
+pub const ADDRESS_DEFAULT: &str = "127.0.0.1:9092";
 
 /// Apache Kafka's partition log and wire protocol on io_uring, for one Linux host.
 #[derive(Clone, PartialEq, Debug, Parser)]
@@ -45,13 +56,31 @@ pub enum Command {
     Serve(Serve),
     /// Bring a data directory in order after a crash, without serving anybody.
     Recover(Recover),
-    /// Create, list, describe and delete topics.
+    /// List, create, describe, alter and delete topics.
     #[command(subcommand)]
     Topic(Topic),
+    /// List and describe consumer groups, set their offsets, delete them.
+    #[command(subcommand)]
+    Group(Group),
     /// Send lines of a file, each as a record.
     Produce(Produce),
     /// Print records of a topic.
     Consume(Consume),
+    /// Show where partitions begin and end, and what offset a time has.
+    Offsets(Offsets),
+    /// Show and change settings of topics and brokers.
+    #[command(subcommand)]
+    Config(Config),
+    /// Show brokers, features, API versions and log directories.
+    #[command(subcommand)]
+    Cluster(Cluster),
+    /// Measure how fast a broker takes and gives records.
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Print completions for a shell.
+    Completions(Completions),
+    /// Write man pages of all commands into a directory.
+    Man(Man),
     /// Say what this host offers and which engine would run.
     Doctor(Doctor),
     /// Print what lies in the files of a Kafka log directory, as kafka-dump-log does.
@@ -72,6 +101,22 @@ pub struct DecodeFlat {
     /// The file.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+/// `uringlog completions`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `uringlog man`.
+#[derive(Clone, PartialEq, Debug, Args)]
+pub struct Man {
+    /// The directory; made when it is absent.
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
 }
 
 /// `uringlog serve`.
@@ -289,176 +334,12 @@ impl FromStr for HostPort {
     }
 }
 
-/// Where to find a server.
-#[derive(Clone, PartialEq, Debug, Args)]
-pub struct Bootstrap {
-    /// Address of any shard or broker.
-    #[arg(long, value_name = "HOST:PORT", default_value = ADDRESS_DEFAULT)]
-    pub bootstrap: HostPort,
-}
-
-/// `uringlog topic`.
-#[derive(Clone, PartialEq, Debug, Subcommand)]
-pub enum Topic {
-    /// Create a topic.
-    Create {
-        /// Its name.
-        #[arg(value_parser = parse_topic)]
-        name: TopicName,
-        /// Number of partitions [default: num.partitions of the server].
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
-        partitions: Option<i32>,
-        /// A config of the topic. May be repeated.
-        #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
-        config: Vec<(String, String)>,
-        /// The server.
-        #[command(flatten)]
-        server: Bootstrap,
-    },
-    /// List topics.
-    List {
-        /// The server.
-        #[command(flatten)]
-        server: Bootstrap,
-    },
-    /// Show a topic's id, partitions and configs.
-    Describe {
-        /// Its name.
-        #[arg(value_parser = parse_topic)]
-        name: TopicName,
-        /// The server.
-        #[command(flatten)]
-        server: Bootstrap,
-    },
-    /// Delete a topic and its records.
-    Delete {
-        /// Its name.
-        #[arg(value_parser = parse_topic)]
-        name: TopicName,
-        /// The server.
-        #[command(flatten)]
-        server: Bootstrap,
-    },
-}
-
-/// `uringlog produce`.
-#[derive(Clone, PartialEq, Debug, Args)]
-pub struct Produce {
-    /// Topic to send to.
-    #[arg(value_parser = parse_topic)]
-    pub topic: TopicName,
-    /// Partition [default: by key, or one after the other without keys].
-    #[arg(long, value_name = "P", value_parser = parse_partition)]
-    pub partition: Option<PartitionId>,
-    /// What separates key and value in a line; without it lines have no keys.
-    #[arg(long, value_name = "S", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    pub key_separator: Option<String>,
-    /// Whose acknowledgement to wait for.
-    #[arg(long, value_enum, default_value_t = Acks::All)]
-    pub acks: Acks,
-    /// Size at which a batch is sent.
-    #[arg(long, value_name = "N", default_value_t = 262_144,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(BATCH_BYTES_MAX)))]
-    pub batch_bytes: u32,
-    /// The server.
-    #[command(flatten)]
-    pub server: Bootstrap,
-    /// File of lines, - for standard input.
-    #[arg(value_name = "FILE", default_value = "-")]
-    pub file: Input,
-}
-
-/// Where lines come from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
-    /// `-`.
-    StandardInput,
-    /// A file.
-    File(PathBuf),
-}
-
-impl FromStr for Input {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Input, Self::Err> {
-        Ok(if text == "-" { Input::StandardInput } else { Input::File(text.into()) })
-    }
-}
-
-/// `--acks`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Acks {
-    /// All replicas in sync; here the same as 1.
-    All,
-    /// The leader.
-    #[value(name = "1")]
-    One,
-    /// No one.
-    #[value(name = "0")]
-    None,
-}
-
-impl std::convert::From<Acks> for crate::client::Acks {
-    fn from(acks: Acks) -> crate::client::Acks {
-        match acks {
-            Acks::All => crate::client::Acks::All,
-            Acks::One => crate::client::Acks::Leader,
-            Acks::None => crate::client::Acks::None,
-        }
-    }
-}
-
-/// `uringlog consume`.
-#[derive(Clone, PartialEq, Debug, Args)]
-pub struct Consume {
-    /// Topic to read.
-    #[arg(value_parser = parse_topic)]
-    pub topic: TopicName,
-    /// Partition [default: all].
-    #[arg(long, value_name = "P", value_parser = parse_partition)]
-    pub partition: Option<PartitionId>,
-    /// Where to begin: earliest, latest, an offset, or @ and milliseconds since the epoch.
-    #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = parse_from)]
-    pub from: From,
-    /// Stop after so many records.
-    #[arg(long, value_name = "N")]
-    pub count: Option<u64>,
-    /// Wait for more records at the end instead of stopping.
-    #[arg(long)]
-    pub follow: bool,
-    /// What is printed of a record, in kcat's tokens: %s value, %k key, %h headers, %t topic,
-    /// %p partition, %o offset, %T timestamp, \\n newline.
-    #[arg(long, default_value = record_format::DEFAULT, value_parser = parse_format)]
-    pub format: RecordFormat,
-    /// The server.
-    #[command(flatten)]
-    pub server: Bootstrap,
-}
-
 /// `uringlog doctor`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct Doctor {
     /// Directory whose file system is looked at.
     #[arg(long, value_name = "DIR", default_value = DIRECTORY_DEFAULT)]
     pub dir: PathBuf,
-}
-
-fn parse_topic(text: &str) -> Result<TopicName, String> {
-    TopicName::new(text).map_err(|error| error.to_string())
-}
-
-fn parse_from(text: &str) -> Result<From, String> {
-    text.parse().map_err(|error: CommandError| error.to_string())
-}
-
-fn parse_format(text: &str) -> Result<RecordFormat, String> {
-    RecordFormat::parse(text).map_err(|error| error.to_string())
-}
-
-fn parse_partition(text: &str) -> Result<PartitionId, String> {
-    let number: i32 = text.parse().map_err(|_| "not a number".to_owned())?;
-    let number = u32::try_from(number).map_err(|_| "a partition is 0 or more".to_owned())?;
-    Ok(PartitionId(number))
 }
 
 pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
@@ -476,7 +357,7 @@ mod tests {
 
     use super::*;
 
-    fn parsed(line: &str) -> Result<Command, String> {
+    pub(super) fn parsed(line: &str) -> Result<Command, String> {
         let words = std::iter::once("uringlog").chain(line.split_whitespace());
         let command = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
         Ok(command.command)
@@ -543,36 +424,6 @@ mod tests {
         check("[::1]:1", "::1", 1);
         for bad in ["localhost", ":9092", "a b:1", "a:65536", "a:-1", "::1:9092", "[x]:1", "[]:1"] {
             assert!(bad.parse::<HostPort>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn commands_of_the_manual() {
-        for line in [
-            "topic create t --partitions 3 --config retention.ms=-1 --config cleanup.policy=",
-            "topic list --bootstrap box:1",
-            "topic describe t",
-            "topic delete t",
-            "produce t --partition 0 --key-separator , --acks 0 --batch-bytes 1000 -",
-            "consume t --partition 0 --from @5 --count 3 --follow --format %o:%s",
-            "doctor --dir /tmp",
-            "recover /srv/data --shards 2 --engine uring --config c.toml --set node.id=2",
-        ] {
-            parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        }
-        for (line, part) in [
-            ("topic create a/b", "Topic name is invalid"),
-            ("topic create t --partitions 0", "0 is not in 1"),
-            ("topic create t --config x", "not NAME=VALUE"),
-            ("serve --shards 0", "0 is not in 1..=256"),
-            ("serve --engine fast", "auto, uring, plain-file"),
-            ("recover", "<DIR>"),
-            ("produce t --acks 2", "all, 1, 0"),
-            ("produce t --partition -1", "-1"),
-            ("consume t --from never", "earliest"),
-        ] {
-            let error = parsed(line).expect_err(line);
-            assert!(error.contains(part), "{line}: {error}");
         }
     }
 }

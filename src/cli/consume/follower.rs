@@ -7,8 +7,10 @@
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use super::ConsumeOptions;
 use crate::client::{
-    Client, ClientError, Connection, FetchFrom, FetchLimits, Fetched, decode_fetched, encode_fetch,
+    AbortedTransaction, Client, ClientError, Connection, FetchFrom, FetchLimits, Fetched,
+    Isolation, decode_fetched, encode_fetch,
 };
 use crate::format::batch::{BatchError, BatchHeader};
 use crate::units::usize_of;
@@ -17,6 +19,19 @@ use crate::units::usize_of;
 const PARTITION_BYTES_MAX: i32 = 4 << 20;
 /// How long a leader waits for new records before it answers that there are none.
 const WAIT_MAX_MS: i32 = 500;
+
+/// What is read, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Source {
+    pub topic: String,
+    pub isolation: Isolation,
+}
+
+impl Source {
+    pub(super) fn of(options: &ConsumeOptions) -> Source {
+        Source { topic: options.topic.clone(), isolation: options.isolation }
+    }
+}
 
 /// Where reading a partition stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +52,12 @@ impl Cursor {
 /// Batches of one partition.
 #[derive(Debug)]
 pub(super) struct Chunk {
+    /// As it was before.
     pub cursor: Cursor,
+    /// First offset behind it.
+    pub next: i64,
+    /// Transactions among them that were aborted.
+    pub aborted: Vec<AbortedTransaction>,
     pub records: Bytes,
 }
 
@@ -47,12 +67,12 @@ pub(super) type Left = (Vec<Cursor>, Option<ClientError>);
 /// Reads until all cursors are done, the receiver is gone, or something fails.
 pub(super) async fn follow(
     connection: Connection,
-    topic: String,
+    source: Source,
     mut cursors: Vec<Cursor>,
     chunks: mpsc::Sender<Chunk>,
 ) -> Left {
     while !cursors.is_empty() {
-        let fetched = match fetch(&connection, &topic, &cursors).await {
+        let fetched = match fetch(&connection, &source, &cursors).await {
             Ok(fetched) => fetched,
             Err(error) => return (cursors, Some(error)),
         };
@@ -76,19 +96,20 @@ pub(super) async fn follow(
 
 async fn fetch(
     connection: &Connection,
-    topic: &str,
+    source: &Source,
     cursors: &[Cursor],
 ) -> Result<Vec<Fetched>, ClientError> {
     let from: Vec<_> = cursors
         .iter()
         .map(|cursor| FetchFrom {
-            topic: topic.to_owned(),
+            topic: source.topic.clone(),
             partition: cursor.partition,
             offset: cursor.next,
             bytes_max: PARTITION_BYTES_MAX,
         })
         .collect();
-    let limits = FetchLimits { wait_max_ms: WAIT_MAX_MS, ..FetchLimits::default() };
+    let isolation = source.isolation;
+    let limits = FetchLimits { wait_max_ms: WAIT_MAX_MS, isolation, ..FetchLimits::default() };
     let request = encode_fetch(connection, &from, limits)?;
     let version = request.header.version;
     let body = connection.send(request).await?.body().await?;
@@ -108,17 +129,18 @@ fn advance(cursor: &mut Cursor, fetched: Fetched) -> Result<Option<Chunk>, Clien
         cursor.next = cursor.next.max(last.saturating_add(1));
     }
     let has_more = cursor.next > before.next;
-    Ok(has_more.then_some(Chunk { cursor: before, records: fetched.records }))
+    let Fetched { records, aborted, .. } = fetched;
+    Ok(has_more.then_some(Chunk { cursor: before, next: cursor.next, aborted, records }))
 }
 
 /// The whole batches of an answer; one that is cut at its end is left for the next answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Batches<'a> {
+pub(in crate::cli) struct Batches<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Batches<'a> {
-    pub(super) fn new(records: &'a [u8]) -> Batches<'a> {
+    pub(in crate::cli) fn new(records: &'a [u8]) -> Batches<'a> {
         Batches { rest: records }
     }
 }
@@ -185,6 +207,7 @@ mod tests {
             high_watermark: 9,
             last_stable: 9,
             log_start: 0,
+            aborted: Vec::new(),
             records: Bytes::from(records),
         }
     }

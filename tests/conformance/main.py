@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Other people's test suites and tools against uringlog and against stock Kafka: the same command,
+raw results side by side.
+
+  scripts/conformance [SUITE ...]      runs them (all by default) and writes results/conformance.md
+  scripts/conformance --table          only writes the table, from the results that are there
+
+Each suite leaves results/conformance/SUITE.json: {"suite", "what", "command", "date", "seconds",
+"cases": [{"case", "kafka", "uringlog"}]}, where an outcome is "pass", "fail", "skip" or a number of
+records that were moved and compared, and what failed with its last lines in SUITE-BROKER.log. The
+exit status is 1 when something passes against Kafka and not against uringlog.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent / "clients"))
+sys.path.insert(0, str(HERE))
+
+import server  # noqa: E402
+import suites  # noqa: E402
+
+RESULTS = ROOT / "results" / "conformance"
+SETTINGS = (
+    "offsets.topic.num.partitions=4",
+    "transaction.state.log.num.partitions=4",
+    "group.initial.rebalance.delay.ms=0",
+)
+
+
+def broker(name, work, binary):
+    if name == "kafka":
+        return server.StockKafka(work / "kafka", 1)
+    return server.Uringlog(work / "uringlog", binary, "auto", "page-cache", 1, SETTINGS)
+
+
+def run(suite, binary, brokers):
+    """Runs a suite against each broker and keeps what came out; a broker that isn't asked keeps
+    its earlier results."""
+    path = RESULTS / f"{suite.NAME}.json"
+    before = json.loads(path.read_text()) if path.exists() else {"cases": [], "seconds": {}}
+    cases = {it["case"]: it for it in before["cases"]}
+    seconds = before["seconds"]
+    for name in brokers:
+        for it in cases.values():
+            it.pop(name, None)
+        with tempfile.TemporaryDirectory() as work:
+            work = Path(work)
+            target = broker(name, work, binary)
+            target.start()
+            began = time.monotonic()
+            log = RESULTS / f"{suite.NAME}-{name}.log"
+            try:
+                with open(log, "w") as out:
+                    for case, outcome in suite.run(target, work, out):
+                        cases.setdefault(case, {"case": case})[name] = outcome
+                        print(f"{suite.NAME} {name}: {case}: {outcome}", flush=True)
+            finally:
+                target.stop()
+            seconds[name] = round(time.monotonic() - began)
+    found = {
+        "suite": suite.NAME,
+        "what": suite.WHAT,
+        "date": date.today().isoformat(),
+        "seconds": seconds,
+        "cases": [cases[it] for it in sorted(cases) if len(cases[it]) > 1],
+    }
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def is_behind(case):
+    """Whether Kafka passes and uringlog doesn't."""
+    good = ("pass",)
+    passes = [case.get(it) in good or isinstance(case.get(it), int) for it in ("kafka", "uringlog")]
+    return passes[0] and not passes[1]
+
+
+def count(cases, name, outcome):
+    return sum(it.get(name) == outcome for it in cases)
+
+
+def table():
+    lines = [
+        "# Conformance",
+        "",
+        "Other people's suites and tools against stock Apache Kafka 4.3.1 and against uringlog, by the",
+        "same commands on the same machine: `scripts/conformance`. Raw results stand in",
+        "`results/conformance/`. What fails against Kafka with one node fails for want of more nodes, of",
+        "security, or of tools that the suites expect beside the broker.",
+        "",
+        "| suite | what | cases | pass: Kafka | pass: uringlog | fail: Kafka | fail: uringlog | "
+        "only Kafka passes | date |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    behind = []
+    for path in sorted(RESULTS.glob("*.json")):
+        found = json.loads(path.read_text())
+        cases = found["cases"]
+        passes = [
+            sum(it.get(name) == "pass" or isinstance(it.get(name), int) for it in cases)
+            for name in ("kafka", "uringlog")
+        ]
+        worse = [it["case"] for it in cases if is_behind(it)]
+        behind += [f"{found['suite']}: {it}" for it in worse]
+        lines.append(
+            f"| {found['suite']} | {found['what']} | {len(cases)} | {passes[0]} | {passes[1]} | "
+            f"{count(cases, 'kafka', 'fail')} | {count(cases, 'uringlog', 'fail')} | {len(worse)} | "
+            f"{found['date']} |"
+        )
+    lines += ["", "## What passes only against Kafka", ""]
+    lines += [f"- {it}" for it in behind] or ["Nothing."]
+    for path in sorted(RESULTS.glob("*.json")):
+        found = json.loads(path.read_text())
+        lines += ["", f"## {found['suite']}", "", "| case | Kafka | uringlog |", "|---|---|---|"]
+        for it in found["cases"]:
+            lines.append(f"| {it['case']} | {it.get('kafka', '-')} | {it.get('uringlog', '-')} |")
+    (ROOT / "results" / "conformance.md").write_text("\n".join(lines) + "\n")
+    return behind
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = [it.NAME for it in suites.ALL]
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(names))
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--only", choices=("kafka", "uringlog"), help="one of the brokers")
+    arguments = parser.parse_args()
+    unknown = set(arguments.suites) - set(names)
+    if unknown:
+        parser.error(f"no such suite: {', '.join(unknown)}; there are {', '.join(names)}")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    brokers = [arguments.only] if arguments.only else ["kafka", "uringlog"]
+    if not arguments.table:
+        for suite in suites.ALL:
+            if not arguments.suites or suite.NAME in arguments.suites:
+                run(suite, arguments.binary, brokers)
+    behind = table()
+    for it in behind:
+        print(f"passes only against Kafka: {it}")
+    return 1 if behind else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,272 @@
+//! What Kafka's cleaner left of six topics, after each of three passes: the same histories and the
+//! same clock must leave the same files, byte for byte.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use uringlog::broker::config::{ServerConfig, TopicConfigs};
+use uringlog::disk::plain::PlainDisk;
+use uringlog::disk::{Disk, Plan};
+use uringlog::format::batch::{BatchHeader, Codec, HEADER_BYTES, RecordBatch};
+use uringlog::format::record::RecordsIter;
+use uringlog::format::{checkpoint, codec};
+use uringlog::log::producers::Marker;
+use uringlog::log::{LogConfig, LogSpec, Opening, PartitionLog};
+use uringlog::units::{ByteCount, LeaderEpoch, Offset, Timestamp, TopicId};
+
+use crate::compacted_case::{Event, History, files, histories};
+use crate::rounds::{self, MEMORY};
+
+const FILES_MAX: usize = 1_000;
+/// A clean stop and start raise the leader epoch by so much: the stop fences the broker.
+const EPOCHS_PER_RESTART: i32 = 2;
+
+struct Replay {
+    log: PartitionLog,
+    disk: PlainDisk,
+    spec: LogSpec,
+    configs: BTreeMap<String, String>,
+    first_dirty: Option<Offset>,
+    is_running: bool,
+    folder: String,
+    files: usize,
+    /// Files that are the same but for how their batches are packed.
+    repacked: usize,
+    differences: Vec<String>,
+    _directory: tempfile::TempDir,
+}
+
+/// Repeats every topic of a case; returns how many files were compared, and what differs.
+pub fn repeat_case(root: &Path) -> (usize, Vec<String>) {
+    let (mut files, mut repacked, mut differences) = (0, 0, Vec::new());
+    for history in histories(root) {
+        let replay = repeat(history);
+        files += replay.files;
+        repacked += replay.repacked;
+        differences.extend(replay.differences);
+    }
+    if repacked != 0 {
+        println!("  {repacked} of them hold the same records packed by another compressor");
+    }
+    (files, differences)
+}
+
+fn repeat(history: History) -> Replay {
+    let mut replay = Replay::create(&history);
+    let mut copies: Vec<(Timestamp, PathBuf)> = Vec::new();
+    for (at, event) in &history.events {
+        if let Event::Copied(copy) = event {
+            copies.push((*at, copy.clone()));
+        }
+    }
+    for (at, event) in history.events {
+        match event {
+            Event::Clean => {
+                let left = copies.iter().find(|(copied, _)| at < *copied).expect("a copy");
+                let began = replay.began(at, &left.1);
+                replay.clean(began);
+            }
+            event => replay.take(event, at),
+        }
+    }
+    replay
+}
+
+fn resolve(configs: &BTreeMap<String, String>) -> LogConfig {
+    let server = ServerConfig::defaults();
+    let topics = TopicConfigs::new(&server);
+    topics.validate(configs).expect("Kafka took them");
+    let mut config = topics.resolve(configs);
+    config.flush_messages = u64::MAX;
+    config
+}
+
+impl Replay {
+    fn create(history: &History) -> Replay {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let folder = format!("{}-0", history.topic);
+        let path: Arc<Path> = directory.path().join(&folder).into();
+        let spec = LogSpec {
+            number: 1,
+            directory: path,
+            topic_id: TopicId([7; 16]),
+            config: resolve(&history.configs),
+            leader_epoch: LeaderEpoch(0),
+            jitter_seed: 0,
+        };
+        let (log, plan) = PartitionLog::create(spec.clone(), history.created);
+        let mut replay = Replay {
+            log,
+            disk: PlainDisk::new(FILES_MAX, None),
+            spec,
+            configs: history.configs.clone(),
+            first_dirty: None,
+            is_running: true,
+            folder,
+            files: 0,
+            repacked: 0,
+            differences: Vec::new(),
+            _directory: directory,
+        };
+        replay.run(plan, history.created);
+        replay
+    }
+
+    fn run(&mut self, plan: Plan, now: Timestamp) {
+        let finished = self.disk.run(plan);
+        assert_eq!(finished.result, Ok(()), "{:?}", finished.plan);
+        self.log.complete(finished, now);
+    }
+
+    fn take(&mut self, event: Event, now: Timestamp) {
+        match event {
+            Event::Append(batch) => self.append(batch, now),
+            Event::Configure(configs) => {
+                self.configs.extend(configs);
+                self.spec.config = resolve(&self.configs);
+                self.log.reconfigure(self.spec.config.clone());
+                // The cleaner's thread looks for expired segments every time it wakes.
+                self.log.retain(now);
+            }
+            Event::Stop => {
+                let plan = self.log.close(now);
+                self.run(plan, now);
+                self.is_running = false;
+            }
+            Event::Start => self.start(now),
+            Event::Copied(copy) => {
+                if self.is_running {
+                    rounds::settle(&mut self.log, &mut self.disk, now);
+                }
+                self.compare(&copy);
+            }
+            Event::Clean => unreachable!("it has its own time"),
+        }
+        if self.is_running {
+            rounds::settle(&mut self.log, &mut self.disk, now);
+        }
+    }
+
+    fn append(&mut self, batch: RecordBatch, now: Timestamp) {
+        let appended = match marker(&batch) {
+            Some(marker) => self.log.append_marker(&marker, now),
+            None => self.log.append_verified(batch, now),
+        };
+        assert!(!appended.expect("Kafka took it").duplicate);
+    }
+
+    fn start(&mut self, now: Timestamp) {
+        let how = Opening {
+            clean: true,
+            recovery_point: Some(self.log.cursors().recovery_point),
+            log_start: None,
+            leader_epoch_bump: false,
+        };
+        self.spec.leader_epoch.0 += EPOCHS_PER_RESTART;
+        let opened = PartitionLog::open(&mut self.disk, self.spec.clone(), how, now);
+        let (log, report) = opened.expect("it opens");
+        assert!(!report.is_lossy(), "{report}");
+        self.log = log;
+        self.log.set_first_dirty(self.first_dirty);
+        self.is_running = true;
+        self.log.become_leader(self.spec.leader_epoch, now);
+    }
+
+    fn clean(&mut self, now: Timestamp) {
+        let options = rounds::options(MEMORY, 10_000);
+        let report = rounds::clean(&mut self.log, &mut self.disk, options, now);
+        let report = report.expect("something is dirty");
+        self.first_dirty = Some(report.to);
+    }
+
+    /// When a pass began: horizons that it gave say it, the log line is a few ms later.
+    fn began(&self, logged: Timestamp, left: &Path) -> Timestamp {
+        let retention_ms = i64::try_from(self.spec.config.delete_retention_ms).expect("small");
+        for (_, bytes) in files(&left.join(&self.folder)).iter().filter(|it| it.0.ends_with(".log"))
+        {
+            let mut rest = &bytes[..];
+            while let Ok(header) = BatchHeader::decode(rest) {
+                let began = header.base_timestamp.0 - retention_ms;
+                if header.has_delete_horizon() && (0..=20).contains(&(logged.0 - began)) {
+                    return Timestamp(began);
+                }
+                rest = &rest[usize::try_from(header.size.0).expect("small")..];
+            }
+        }
+        logged
+    }
+
+    /// Every file, byte for byte; `partition.metadata` has another id. And the checkpoint's line.
+    fn compare(&mut self, copy: &Path) {
+        let (ours, theirs) = (files(&self.spec.directory), files(&copy.join(&self.folder)));
+        let place = copy.join(&self.folder);
+        let place = place.display();
+        for (name, bytes) in &theirs {
+            self.files += 1;
+            match ours.get(name) {
+                None => self.differences.push(format!("{place}/{name}: not there")),
+                Some(found) if found != bytes && is_repacked(found, bytes) => {
+                    self.repacked += 1;
+                }
+                Some(found) if found != bytes => {
+                    let at = found.iter().zip(bytes).position(|(a, b)| a != b);
+                    self.differences.push(format!(
+                        "{place}/{name}: {} bytes, Kafka's {}; they part at {at:?}",
+                        found.len(),
+                        bytes.len()
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        for name in ours.keys().filter(|name| !theirs.contains_key(*name)) {
+            self.differences.push(format!("{place}/{name}: Kafka has no such file"));
+        }
+        let text = fs::read(copy.join("cleaner-offset-checkpoint")).expect("a checkpoint");
+        let lines = checkpoint::parse_offsets(&text).expect("Kafka's");
+        let line =
+            lines.iter().find(|it| format!("{}-{}", it.topic, it.partition.0) == self.folder);
+        assert_eq!(self.first_dirty, line.map(|it| it.offset), "{place}");
+    }
+}
+
+fn is_repacked(ours: &[u8], theirs: &[u8]) -> bool {
+    unpacked(ours).is_some_and(|it| Some(it) == unpacked(theirs))
+}
+
+/// The batches of a `.log`, records unpacked, without what depends on the packing; `None` where
+/// nothing is packed.
+fn unpacked(bytes: &[u8]) -> Option<Vec<(BatchHeader, Vec<u8>)>> {
+    let (mut rest, mut batches, mut is_packed) = (bytes, Vec::new(), false);
+    while !rest.is_empty() {
+        let header = BatchHeader::decode(rest).ok()?;
+        let size = usize::try_from(header.size.0).expect("small");
+        let packed = &rest[HEADER_BYTES..size];
+        let codec = header.codec().expect("Kafka's");
+        let records = codec::decompress(codec, packed, ByteCount(1 << 20)).expect("Kafka's");
+        is_packed |= codec != Codec::None;
+        batches.push((BatchHeader { size: ByteCount(0), crc: 0, ..header }, records.to_vec()));
+        rest = &rest[size..];
+    }
+    is_packed.then_some(batches)
+}
+
+/// What a transaction coordinator asked for, if the batch is its marker.
+fn marker(batch: &RecordBatch) -> Option<Marker> {
+    let header = batch.header();
+    if !header.is_control() {
+        return None;
+    }
+    let record = RecordsIter::new(header, batch.payload()).next()?.ok()?;
+    let (key, value) = (record.key?, record.value?);
+    Some(Marker {
+        producer_id: header.producer_id,
+        epoch: header.producer_epoch,
+        // Kafka 4.3 has transaction version 2.
+        raises_epoch: true,
+        coordinator_epoch: i32::from_be_bytes(*value.get(2..)?.first_chunk()?),
+        commits: key.get(3) == Some(&1),
+    })
+}

@@ -13,6 +13,8 @@ mod counts;
 mod frames;
 #[path = "server/full_disk.rs"]
 mod full_disk;
+#[path = "server/groups.rs"]
+mod groups;
 #[path = "server/in_place.rs"]
 mod in_place;
 #[path = "server/journal.rs"]

@@ -33,6 +33,7 @@ CLIENTS = {
     "flights": ["flights.py", "--producer", "confluent", "--consumer", "kafka-python"],
     "flights-back": ["flights.py", "--producer", "kafka-python", "--consumer", "confluent"],
     "kills": ["kills.py"],
+    "groups": ["groups.py"],
     "transactions": ["transactions.py"],
     "java-transactions": ["java_transactions.py"],
     "takeover": ["kafka_takes_over.py"],
@@ -48,6 +49,7 @@ QUICK = (
     Cell("flights", "uring", "device", 2),
     Cell("flights-back", "plain-file", "page-cache", 1),
     Cell("kills", "uring", "device", 2),
+    Cell("groups", "uring", "device", 2),
     Cell("transactions", "uring", "device", 2),
     Cell("java-transactions", "plain-file", "page-cache", 2),
     Cell("takeover", "uring", "device", 2),
@@ -104,6 +106,8 @@ def client_command(cell, arguments, under_test):
         command += ["--binary", str(arguments.binary)]
     if cell.client == "kills":
         command += ["--midway", under_test.restart_command, "--kills", str(arguments.kills)]
+    if cell.client == "groups":
+        command += ["--midway", under_test.restart_command]
     if cell.client.endswith("transactions") and cell.engine != "stock":
         command += ["--midway", under_test.restart_command]
     if cell.client.startswith("flights"):

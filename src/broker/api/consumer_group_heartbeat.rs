@@ -1,5 +1,5 @@
-//! ConsumerGroupHeartbeat (68), versions 0 and 1: members of groups with the consumer protocol join,
-//! say what they subscribe to and have, learn what they are to have, and leave.
+//! ConsumerGroupHeartbeat (68), versions 0 and 1: members of groups with the consumer protocol
+//! join, say what they subscribe to and have, learn what they are to have, and leave.
 //!
 //! - From version 1 on members bring their ids, and may subscribe by a regular expression.
 

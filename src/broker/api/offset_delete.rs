@@ -1,7 +1,7 @@
 //! OffsetDelete (47), version 0: offsets of topics that the group's members don't subscribe to.
 //!
-//! A topic or partition that isn't there is UNKNOWN_TOPIC_OR_PARTITION; what nobody has committed is
-//! deleted without an error.
+//! A topic or partition that isn't there is UNKNOWN_TOPIC_OR_PARTITION; what nobody has committed
+//! is deleted without an error.
 
 use kafka_protocol::messages::offset_delete_request::OffsetDeleteRequest;
 use kafka_protocol::messages::offset_delete_response::{

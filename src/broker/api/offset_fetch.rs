@@ -88,10 +88,7 @@ async fn fetch(
     let image = node.image();
     let name = group.group_id.0.to_string();
     let answer = OffsetFetchResponseGroup::default().with_group_id(group.group_id);
-    let wanted = match group.topics {
-        None => None,
-        Some(topics) => Some(Wanted::look_up(&image, topics, version)),
-    };
+    let wanted = group.topics.map(|topics| Wanted::look_up(&image, topics, version));
     let offsets = wanted.as_ref().map(Wanted::offsets);
     // Version 8 on, where a member id that isn't sent is null.
     let member = group.member_id.filter(|_| version >= MEMBERS_FROM);

@@ -166,7 +166,12 @@ impl GroupCoordinator {
         if let Some(known) = self.consumers.get(group.as_str()) {
             let is_anybody = *generation == -1 && member.is_empty() && instance.is_none();
             if !is_anybody {
-                self.check_commit(known, identity, (true, offsets))?;
+                // The producer's client doesn't know the other error.
+                let older = |error| match error {
+                    GroupError::StaleMemberEpoch => GroupError::IllegalGeneration,
+                    error => error,
+                };
+                self.check_commit(known, identity, (true, offsets)).map_err(older)?;
             }
             return Ok(known.id.clone());
         }

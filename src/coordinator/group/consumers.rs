@@ -33,41 +33,50 @@ impl GroupCoordinator {
         Some(outcome)
     }
 
-    /// Carries out a request about a group with the consumer protocol; gives others back.
+    /// Whether a request is for [`GroupCoordinator::handle_modern`].
+    pub(super) fn is_for_modern(&self, request: &Request) -> bool {
+        match request {
+            Request::ConsumerHeartbeat(_) | Request::ConsumerDescribe(_) => true,
+            Request::Sync(sync) => self.is_modern(&sync.identity.group),
+            Request::Heartbeat(identity) => self.is_modern(&identity.group),
+            Request::Leave(leave) => self.is_modern(&leave.group),
+            _ => false,
+        }
+    }
+
+    /// Carries out a request about a group with the consumer protocol.
     pub(super) fn handle_modern(
         &mut self,
         ticket: Ticket,
         request: Request,
         now: Timestamp,
-    ) -> Result<GroupOutput, Request> {
+    ) -> GroupOutput {
         let mut output = GroupOutput::nothing();
         let out = &mut output;
         let answer = match request {
             Request::ConsumerHeartbeat(beat) => {
-                return Ok(self.consumer_heartbeat(ticket, &beat, now));
+                return self.consumer_heartbeat(ticket, &beat, now);
             }
             Request::ConsumerDescribe(group) => {
                 let default = self.settings.consumer.assignors[0].name();
                 let group = self.consumers.get(group.as_str());
                 Answer::ConsumerDescribe(group.map(|it| it.describe(default)))
             }
-            Request::Sync(sync) if self.is_modern(&sync.identity.group) => {
+            Request::Sync(sync) => {
                 let group = sync.identity.group.as_str();
                 let synced = self.consumer_turn(group, now, out, |turn| turn.sync(&sync));
                 Answer::Sync(synced.expect("the group is there"))
             }
-            Request::Heartbeat(identity) if self.is_modern(&identity.group) => {
+            Request::Heartbeat(identity) => {
                 let event = |turn: &mut Turn<'_>| turn.classic_heartbeat(&identity);
                 let outcome = self.consumer_turn(&identity.group, now, out, event);
                 Answer::Heartbeat(outcome.expect("the group is there"))
             }
-            Request::Leave(leave) if self.is_modern(&leave.group) => {
-                Answer::Leave(self.leave_consumers(&leave, now, out))
-            }
-            request => return Err(request),
+            Request::Leave(leave) => Answer::Leave(self.leave_consumers(&leave, now, out)),
+            _ => unreachable!("the others are not for this"),
         };
         output.answers.push((ticket, answer));
-        Ok(output)
+        output
     }
 
     fn is_modern(&self, group: &str) -> bool {

@@ -339,10 +339,9 @@ impl Coordinator for GroupCoordinator {
     }
 
     fn handle(&mut self, ticket: Ticket, request: Request, now: Timestamp) -> GroupOutput {
-        let request = match self.handle_modern(ticket, request, now) {
-            Ok(output) => return output,
-            Err(request) => request,
-        };
+        if self.is_for_modern(&request) {
+            return self.handle_modern(ticket, request, now);
+        }
         let mut output = GroupOutput::nothing();
         let answer = match request {
             Request::Join(join) => return self.join(ticket, join, now),

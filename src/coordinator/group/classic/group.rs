@@ -153,8 +153,8 @@ impl ClassicGroup {
 
     /// A group as its record says.
     pub fn from_record(id: Rc<str>, record: GroupMetadata) -> ClassicGroup {
-        let GroupMetadata { protocol_type, generation, protocol, leader, state_timestamp, members } =
-            record;
+        let GroupMetadata { protocol_type, generation, .. } = record;
+        let GroupMetadata { protocol, leader, state_timestamp, members, .. } = record;
         let mut group = ClassicGroup::new(id, state_timestamp);
         group.generation = generation;
         group.protocol_type = Some(protocol_type).filter(|it| !it.is_empty());

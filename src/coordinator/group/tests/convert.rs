@@ -5,13 +5,13 @@ use super::world::{GROUP, World, identity, subscription};
 use crate::coordinator::group::answer::{Answer, Joined};
 use crate::coordinator::group::request::{Join, Request, Sync};
 use crate::coordinator::group::{GroupError, GroupSettings};
-use crate::format::consumer_protocol::{Assignment, encode_assignment};
+use crate::format::consumer_protocol::{Assignment, NamedPartitions, encode_assignment};
 
 /// A client with the classic protocol.
 struct Classic {
     id: String,
     generation: i32,
-    has: Vec<(String, Vec<i32>)>,
+    has: NamedPartitions,
 }
 
 impl Classic {
@@ -59,7 +59,7 @@ fn classic_group(world: &mut World) -> [Classic; 2] {
     joined.sort_by_key(|it| it.member != it.leader);
     let halves = [vec![0, 1], vec![2, 3]];
     let given = joined.clone().map(|it| it.member).into_iter().zip(halves);
-    let assigned: Vec<(String, Vec<(String, Vec<i32>)>)> =
+    let assigned: Vec<(String, NamedPartitions)> =
         given.map(|(id, half)| (id, vec![("flights".to_owned(), half)])).collect();
     for joined in joined.iter().rev() {
         let encoded = assigned.iter().map(|(id, it)| (id.clone(), encode_assignment(1, it).into()));

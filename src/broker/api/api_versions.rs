@@ -3,8 +3,8 @@
 //!
 //! - A client that names its software wrongly (version 3 on) gets error 42.
 //! - The features are those that this broker knows of Kafka's. `transaction.version` 2 makes Java
-//!   clients speak KIP-890's protocol (Produce 12, EndTxn 5), `group.version` 1 lets clients use the
-//!   consumer protocol.
+//!   clients speak KIP-890's protocol (Produce 12, EndTxn 5), `group.version` 1 lets clients use
+//!   the consumer protocol.
 
 use kafka_protocol::messages::api_versions_request::ApiVersionsRequest;
 use kafka_protocol::messages::api_versions_response::{

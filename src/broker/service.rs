@@ -183,7 +183,7 @@ async fn answer_group(
             control::encode(header, api::leave_group::answer(node, request, version).await)
         }
         Request::SyncGroup(request) => {
-            control::encode(header, api::sync_group::answer(node, request).await)
+            control::encode(header, api::sync_group::answer(node, request, version).await)
         }
         Request::DescribeGroups(request) => {
             control::encode(header, api::describe_groups::answer(node, request, version).await)

@@ -12,6 +12,10 @@ import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.protocol.types.BoundField;
+import org.apache.kafka.common.protocol.types.Schema;
+import org.apache.kafka.common.protocol.types.TaggedFields;
+import org.apache.kafka.common.protocol.types.Type;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.record.internal.SimpleRecord;
@@ -146,7 +150,42 @@ public class Differ {
         }
     }
 
-    static ApiMessage fromJson(ApiKeys api, JsonNode json, short version) {
+    /** Without the fields that the version doesn't have: the converters take some of them ill. */
+    static JsonNode pruned(JsonNode json, Schema schema) {
+        if (!json.isObject()) return json;
+        Map<String, Type> known = new HashMap<>();
+        for (BoundField field : schema.fields()) {
+            if (field.def.type instanceof TaggedFields tagged) {
+                tagged.fields().values().forEach(it -> known.put(plain(it.name), it.type));
+            } else {
+                known.put(plain(field.def.name), field.def.type);
+            }
+        }
+        ObjectNode kept = JSON.createObjectNode();
+        json.properties().forEach(it -> {
+            Type type = known.get(plain(it.getKey()));
+            if (type != null) kept.set(it.getKey(), prunedValue(it.getValue(), type));
+        });
+        return kept;
+    }
+
+    static JsonNode prunedValue(JsonNode json, Type type) {
+        if (type instanceof Schema schema) return pruned(json, schema);
+        if (type.isArray() && json.isArray()) {
+            ArrayNode kept = JSON.createArrayNode();
+            Type element = type.arrayElementType().get();
+            json.forEach(it -> kept.add(prunedValue(it, element)));
+            return kept;
+        }
+        return json;
+    }
+
+    static String plain(String name) {
+        return name.replace("_", "").toLowerCase(java.util.Locale.ROOT);
+    }
+
+    static ApiMessage fromJson(ApiKeys api, JsonNode whole, short version) {
+        JsonNode json = pruned(whole, api.messageType.requestSchemas()[version]);
         try {
             String name = api.messageType.newRequest().getClass().getName();
             return (ApiMessage) Class.forName(name + "JsonConverter").getMethod("read", JsonNode.class, short.class)

@@ -11,7 +11,9 @@ use kafka_protocol::messages::consumer_group_describe_response::{
 use uuid::Uuid;
 
 use crate::broker::api::groups::ask_named;
-use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, text, topic_name};
+use crate::broker::api::{
+    AUTHORIZED_OPERATIONS_NONE, GROUP_OPERATIONS, operations, text, topic_name,
+};
 use crate::broker::image::Image;
 use crate::broker::node::Node;
 use crate::coordinator::group::answer::{self, DescribedConsumer, DescribedConsumerGroup};
@@ -35,7 +37,11 @@ pub async fn answer(
             .with_group_id(group)
             .with_authorized_operations(AUTHORIZED_OPERATIONS_NONE);
         groups.push(match ask_named(node, &name, Request::ConsumerDescribe(name.clone())).await {
-            Ok(Answer::ConsumerDescribe(Some(found))) => describe(described, found, &node.image()),
+            Ok(Answer::ConsumerDescribe(Some(found))) => {
+                let asked = request.include_authorized_operations;
+                describe(described, found, &node.image())
+                    .with_authorized_operations(operations(asked, GROUP_OPERATIONS))
+            }
             Ok(Answer::ConsumerDescribe(None)) => described
                 .with_error_code(ErrorCode::GroupIdNotFound.to_wire())
                 .with_error_message(Some(text(&format!("Group {name} is not a consumer group.")))),

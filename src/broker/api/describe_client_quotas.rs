@@ -43,7 +43,8 @@ pub async fn answer(
     let quotas = image.settings().quotas().iter();
     let matching = quotas.filter(|(entity, _)| matches(entity, &filter, request.strict));
     let entries = matching.map(|(entity, quotas)| describe(entity, quotas)).collect();
-    DescribeClientQuotasResponse::default().with_error_message(None).with_entries(Some(entries))
+    let response = DescribeClientQuotasResponse::default().with_error_message(Some(text("")));
+    response.with_entries(Some(entries))
 }
 
 fn describe(entity: &QuotaEntity, quotas: &Quotas) -> EntryData {

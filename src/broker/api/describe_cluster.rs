@@ -7,7 +7,9 @@ use kafka_protocol::messages::describe_cluster_response::{
     DescribeClusterBroker, DescribeClusterResponse,
 };
 
-use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, broker_id, text};
+use crate::broker::api::{
+    AUTHORIZED_OPERATIONS_NONE, CLUSTER_OPERATIONS, broker_id, operations, text,
+};
 use crate::broker::node::Shared;
 use crate::wire::error::ErrorCode;
 
@@ -34,7 +36,10 @@ pub fn answer(shared: &Shared, request: &DescribeClusterRequest) -> DescribeClus
         .with_cluster_id(text(&shared.cluster_id))
         .with_controller_id(broker_id(shared.node))
         .with_brokers(brokers.collect())
-        .with_cluster_authorized_operations(AUTHORIZED_OPERATIONS_NONE)
+        .with_cluster_authorized_operations(operations(
+            request.include_cluster_authorized_operations,
+            CLUSTER_OPERATIONS,
+        ))
 }
 
 fn refuse(error: ErrorCode, message: &str) -> DescribeClusterResponse {

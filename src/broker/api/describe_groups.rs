@@ -10,7 +10,7 @@ use kafka_protocol::messages::describe_groups_response::{
 };
 
 use crate::broker::api::groups::ask_named;
-use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, text};
+use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, GROUP_OPERATIONS, operations, text};
 use crate::broker::node::Node;
 use crate::coordinator::group::answer;
 use crate::coordinator::group::{Answer, Request};
@@ -35,7 +35,11 @@ pub async fn answer(
             .with_group_id(group)
             .with_authorized_operations(AUTHORIZED_OPERATIONS_NONE);
         groups.push(match ask_named(node, &name, Request::Describe(name.clone())).await {
-            Ok(Answer::Describe(Some(found))) => describe(described, found),
+            Ok(Answer::Describe(Some(found))) => {
+                let asked = request.include_authorized_operations;
+                describe(described, found)
+                    .with_authorized_operations(operations(asked, GROUP_OPERATIONS))
+            }
             Ok(Answer::Describe(None)) => missing(described, &name, version),
             Ok(_) => unreachable!("a description is answered as one"),
             Err(code) => described.with_error_code(code.to_wire()),

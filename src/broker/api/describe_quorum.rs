@@ -40,7 +40,8 @@ pub async fn answer(node: &Node, request: DescribeQuorumRequest) -> DescribeQuor
         TopicData::default().with_topic_name(topic.topic_name).with_partitions(partitions)
     });
     let topics = topics.collect();
-    let answer = DescribeQuorumResponse::default().with_error_message(None).with_topics(topics);
+    let answer =
+        DescribeQuorumResponse::default().with_error_message(Some(text(""))).with_topics(topics);
     if all_ours { answer.with_nodes(voters(node)) } else { answer }
 }
 

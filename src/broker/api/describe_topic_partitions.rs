@@ -14,7 +14,7 @@ use kafka_protocol::messages::describe_topic_partitions_response::{
 };
 use uuid::Uuid;
 
-use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, broker_id, text};
+use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, TOPIC_OPERATIONS, broker_id, text};
 use crate::broker::image::{Image, Topic};
 use crate::broker::node::Node;
 use crate::format::names::TopicName;
@@ -148,6 +148,7 @@ fn describe(
         .with_topic_id(Uuid::from_bytes(topic.id.0))
         .with_is_internal(topic.name.is_internal())
         .with_partitions(partitions)
+        .with_topic_authorized_operations(TOPIC_OPERATIONS)
 }
 
 #[cfg(test)]

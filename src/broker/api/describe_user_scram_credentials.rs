@@ -54,6 +54,6 @@ pub async fn answer(
         result.with_error_message(None).with_credential_infos(infos)
     });
     DescribeUserScramCredentialsResponse::default()
-        .with_error_message(None)
+        .with_error_message(Some(text("")))
         .with_results(results.collect())
 }

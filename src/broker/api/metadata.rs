@@ -16,7 +16,10 @@ use kafka_protocol::messages::metadata_response::{
 };
 use uuid::Uuid;
 
-use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, broker_id, text, topic_name};
+use crate::broker::api::{
+    AUTHORIZED_OPERATIONS_NONE, CLUSTER_OPERATIONS, TOPIC_OPERATIONS, broker_id, operations, text,
+    topic_name,
+};
 use crate::broker::image::{Image, Topic};
 use crate::broker::node::Node;
 use crate::broker::topics;
@@ -27,6 +30,8 @@ use crate::wire::error::ErrorCode;
 /// Answers a request.
 pub async fn answer(node: &Node, request: MetadataRequest, version: i16) -> MetadataResponse {
     node.served().await;
+    let of_topics = request.include_topic_authorized_operations;
+    let of_cluster = request.include_cluster_authorized_operations;
     let wanted = wanted(request.topics, version);
     if request.allow_auto_topic_creation
         && let Wanted::Listed(listed) = &wanted
@@ -34,18 +39,21 @@ pub async fn answer(node: &Node, request: MetadataRequest, version: i16) -> Meta
         create_missing(node, listed).await;
     }
     let image = node.image();
-    let topics = match wanted {
+    let mut topics: Vec<_> = match wanted {
         Wanted::All => image.topics().map(|topic| describe(node, topic)).collect(),
         Wanted::Listed(listed) => {
             listed.into_iter().map(|topic| find(node, &image, topic)).collect()
         }
     };
+    for topic in topics.iter_mut().filter(|it| it.error_code == ErrorCode::None.to_wire()) {
+        topic.topic_authorized_operations = operations(of_topics, TOPIC_OPERATIONS);
+    }
     MetadataResponse::default()
         .with_brokers(node.shared.brokers.iter().map(describe_broker).collect())
         .with_cluster_id(Some(text(&node.shared.cluster_id)))
         .with_controller_id(broker_id(node.shared.node))
         .with_topics(topics)
-        .with_cluster_authorized_operations(AUTHORIZED_OPERATIONS_NONE)
+        .with_cluster_authorized_operations(operations(of_cluster, CLUSTER_OPERATIONS))
 }
 
 /// Which topics a request wants to see.

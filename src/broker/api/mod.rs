@@ -131,6 +131,19 @@ use crate::wire::topics::{CurrentLeader, NodeEndpoint};
 /// What a client sees that didn't ask for, or can't be told, what it may do.
 const AUTHORIZED_OPERATIONS_NONE: i32 = crate::wire::control::NO_AUTHORIZED_OPERATIONS;
 
+/// What may be done with each kind of resource: everything there is, as nobody watches (Kafka's
+/// `AclEntry.supportedOperations`). Bits by `AclOperation`: READ is 3, WRITE 4, CREATE 5, DELETE 6,
+/// ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE
+/// 12.
+const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
+const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
+const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
+
+/// One of these, if the client asked for it.
+fn operations(is_asked: bool, all: i32) -> i32 {
+    if is_asked { all } else { AUTHORIZED_OPERATIONS_NONE }
+}
+
 fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }

@@ -14,8 +14,16 @@ use crate::coordinator::group::request::Sync;
 use crate::coordinator::group::{Answer, Request};
 use crate::wire::error::ErrorCode;
 
+/// First version in which a member says which protocol it believes in.
+const PROTOCOL_FROM: i16 = 5;
+
 /// Answers a request.
-pub async fn answer(node: &Node, request: SyncGroupRequest) -> SyncGroupResponse {
+pub async fn answer(node: &Node, request: SyncGroupRequest, version: i16) -> SyncGroupResponse {
+    let is_silent = request.protocol_type.is_none() || request.protocol_name.is_none();
+    if version >= PROTOCOL_FROM && is_silent {
+        let code = ErrorCode::InconsistentGroupProtocol.to_wire();
+        return SyncGroupResponse::default().with_error_code(code);
+    }
     let group = request.group_id.0.to_string();
     let member = (&request.member_id, request.group_instance_id);
     let assignments = request.assignments.into_iter();

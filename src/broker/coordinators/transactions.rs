@@ -87,8 +87,11 @@ impl TransactionDesk {
     /// Puts a request to the coordinator of an id, if this shard has it.
     ///
     /// # Errors
-    /// As [`Store::ask`].
+    /// INVALID_REQUEST for no id (Kafka's `TransactionCoordinator`); as [`Store::ask`].
     pub async fn ask(&self, node: &Node, id: &str, request: Request) -> Result<Answer, ErrorCode> {
+        if id.is_empty() {
+            return Err(ErrorCode::InvalidRequest);
+        }
         self.store.ask(node, id, request).await
     }
 

@@ -157,6 +157,24 @@ pub fn describe_server(server: &ServerConfig) -> Vec<Described> {
     known.chain(taken).collect()
 }
 
+/// Where clients are told to connect, under Kafka's name for it; here `--advertise` gives it.
+pub fn describe_address(host: &str, port: u16) -> Described {
+    let name = "advertised.listeners";
+    let source = ConfigSource::StaticBroker;
+    // An address of IPv6 stands in brackets, as in Kafka's `EndPoint#connectionString`.
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let value = Some(format!("PLAINTEXT://{host}:{port}"));
+    Described {
+        name,
+        value: value.clone(),
+        source,
+        synonyms: vec![Synonym { name, value, source }],
+        type_code: Kind::List.type_code(),
+        is_read_only: true,
+        documentation: "Where clients are told to connect; see --advertise.",
+    }
+}
+
 /// What was set for all brokers.
 pub fn describe_common(all: &BTreeMap<String, String>) -> Vec<Described> {
     let source = ConfigSource::DynamicDefaultBroker;

@@ -78,17 +78,20 @@ class Librdkafka:
     SKIPPED = re.compile(r"00(00|09|38|55|62|66|78)|01(0[45]|17)|.*mock|8\d\d\d")
 
     # For one node without an authorizer, where these tests would end before they begin: three
-    # replicas are one, and the calls about ACLs are left out of 0081.
+    # replicas become one, and the calls about ACLs are left out of 0081.
     CHANGES = (
         ("test.c", r"(rd_kafka_NewTopic_new\(topicname, partition_cnt, )replication_factor",
          r"\1replication_factor > 1 ? 1 : replication_factor"),
+        # Kafka 4 takes no smaller segments.
+        ("0129-fetch_aborted_msgs.c", r"20000", "1048576"),
         ("0081-admin.c", r"^ +do_test_(Create|Describe|Delete)Acls\(rk, mainq, [01]\);\n", ""),
     )
 
     def __init__(self, protocol):
         self.protocol = protocol
         self.NAME = f"librdkafka-{protocol}"
-        self.WHAT = f"librdkafka {self.VERSION}, its test runner, quick, group.protocol={protocol}"
+        self.WHAT = (f"librdkafka {self.VERSION}, its test runner, quick, group.protocol={protocol};"
+                     " one replica, no ACLs")
 
     def built(self):
         home = CACHE / f"librdkafka-{self.VERSION}"
@@ -266,7 +269,8 @@ class KafkaPython:
         env = {"KAFKA_URI": f"kafka://{broker.bootstrap}", "KAFKA_VERSION": "4.3.1",
                "KAFKA_ROOT": str(work)}
         command = [CACHE / "kafka-python-venv/bin/python", "-m", "pytest", "test/integration",
-                   "-k", "not sasl and not ssl", "-v", "--tb=short", "--show-capture=no", "--timeout", "120", "-p", "no:cacheprovider"]
+                   "-k", "not sasl and not ssl", "-v", "--tb=short", "--show-capture=no", "--timeout",
+                   "120", "-p", "no:cacheprovider"]
         _, text = captured(command, work, 2400, cwd=home, env=env)
         words = {"PASSED": "pass", "FAILED": "fail", "ERROR": "fail", "SKIPPED": "skip",
                  "XFAIL": "skip", "XPASS": "pass"}
@@ -283,7 +287,8 @@ class JavaCheckers:
     """Checkers that stand in Kafka's jars."""
 
     NAME = "kafka-checkers"
-    WHAT = "Kafka 4.3.1: VerifiableProducer and VerifiableConsumer, 100,000 records"
+    WHAT = ("Kafka 4.3.1: VerifiableProducer, VerifiableConsumer, TransactionalMessageCopier with "
+            "100,000 records each; ClientCompatibilityTest")
     COUNT = 100_000
 
     def run(self, broker, work, out):
@@ -312,6 +317,50 @@ class JavaCheckers:
             if not good:
                 keep(out, f"consumer {protocol}", text)
             yield f"VerifiableConsumer, group.protocol {protocol}", read if good else "fail"
+        yield "ClientCompatibilityTest", self.compatibility(broker, work, out)
+        for more in ((), ("--enable-random-aborts", "--group-mode", "--use-group-metadata")):
+            case = " ".join(["TransactionalMessageCopier", *more])
+            yield case, self.copied(broker, work, out, more)
+
+    def compatibility(self, broker, work, out):
+        """Every feature is expected; the exception is of brokers before 0.10.1."""
+        features = ("offsets-for-times", "cluster-id", "create-topics", "describe-acls",
+                    "describe-configs", "idempotent-producer")
+        flags = [word for it in features for word in (f"--{it}-supported", "True")]
+        topic = lib.topic_name("compatibility")
+        captured([lib.KAFKA, "topics", "--bootstrap-server", broker.bootstrap, "--create",
+                  "--topic", topic], work, 60)
+        command = [lib.KAFKA, "java", "org.apache.kafka.tools.ClientCompatibilityTest",
+                   "--topic", topic, "--bootstrap-server", broker.bootstrap, "--num-cluster-nodes",
+                   str(getattr(broker, "shards", 1)), "--expect-record-too-large-exception", "False", *flags]
+        status, text = captured(command, work, 120)
+        if status != 0:
+            keep(out, "ClientCompatibilityTest", text)
+        return "pass" if status == 0 else "fail"
+
+    def copied(self, broker, work, out, more):
+        """Records that arrived when each of the numbers sent came out once and in order."""
+        bootstrap = ["--bootstrap-server", broker.bootstrap]
+        source, target = lib.topic_name("copy", "from"), lib.topic_name("copy", "to")
+        for topic in (source, target):
+            captured([lib.KAFKA, "topics", *bootstrap, "--create", "--topic", topic,
+                      "--partitions", "1"], work, 60)
+        captured([lib.KAFKA, "verifiable-producer", *bootstrap, "--topic", source,
+                  "--max-messages", str(self.COUNT)], work, 300)
+        command = [lib.KAFKA, "java", "org.apache.kafka.tools.TransactionalMessageCopier",
+                   "--broker-list", broker.bootstrap, "--input-topic", source, "--input-partition",
+                   "0", "--output-topic", target, "--transactional-id", lib.topic_name("copier"),
+                   "--consumer-group", lib.topic_name("copiers"), "--transaction-size", "1000", *more]
+        status, said = captured(command, work, 300)
+        command = [lib.KAFKA, "console-consumer", *bootstrap, "--topic", target,
+                   "--from-beginning", "--isolation-level", "read_committed",
+                   "--timeout-ms", "10000"]
+        _, text = captured(command, work, 300)
+        numbers = [int(it) for it in text.splitlines() if it.isdigit()]
+        if status == 0 and numbers == list(range(self.COUNT)):
+            return len(numbers)
+        keep(out, f"copier {more}: status {status}, {len(numbers)} records", said)
+        return "fail"
 
 
 ALL = [Librdkafka("classic"), Librdkafka("consumer"), Kgo(), KafkaPython(), JavaCheckers()]

@@ -138,6 +138,25 @@ fn configs_are_changed_explained_and_kept() {
     }
 }
 
+/// librdkafka's own tests set them, and Kafka takes them.
+#[test]
+fn settings_of_what_is_not_here_are_taken_and_kept() {
+    let broker = Launch::new("uring").start();
+    let mut client = broker.connect();
+    let own = (OF_BROKER, "1");
+    for (name, good, bad) in
+        [("background.threads", "9", "0"), ("sasl.kerberos.min.time.before.relogin", "58000", "-1")]
+    {
+        assert_eq!(alter(&mut client, own, (name, SET, Some(bad)), false), INVALID_REQUEST);
+        assert_eq!(alter(&mut client, own, (name, SET, Some(good)), false), 0);
+        assert_eq!(
+            value(&mut client, own, name),
+            (good.to_owned(), FROM_BROKER, vec![FROM_BROKER])
+        );
+        assert_eq!(alter(&mut client, own, (name, DELETE, None), false), 0);
+    }
+}
+
 /// Kafka's client libraries look there for a broker's address (kafka-python's own tests).
 #[test]
 fn every_broker_id_tells_its_own_address() {

@@ -87,11 +87,12 @@ class Librdkafka:
         ("0081-admin.c", r"^ +do_test_(Create|Describe|Delete)Acls\(rk, mainq, [01]\);\n", ""),
     )
 
-    def __init__(self, protocol):
+    def __init__(self, protocol, is_quick=True):
         self.protocol = protocol
-        self.NAME = f"librdkafka-{protocol}"
-        self.WHAT = (f"librdkafka {self.VERSION}, its test runner, quick, group.protocol={protocol};"
-                     " one replica, no ACLs")
+        self.is_quick = is_quick
+        self.NAME = f"librdkafka-{protocol}{'' if is_quick else '-full'}"
+        self.WHAT = (f"librdkafka {self.VERSION}, its test runner, {'quick' if is_quick else 'full'},"
+                     f" group.protocol={protocol}; one replica, no ACLs")
 
     def built(self):
         home = CACHE / f"librdkafka-{self.VERSION}"
@@ -151,8 +152,9 @@ class Librdkafka:
                "TEST_CONSUMER_GROUP_PROTOCOL": self.protocol, "TESTS": name[:4]}
         place = work / name
         place.mkdir(exist_ok=True)
-        command = [runner, "-L", "-Q", "-p1", "-E"]
-        status, text = captured(command, place, self.SECONDS, cwd=runner.parent, env=env)
+        command = [runner, "-L", "-p1", "-E", *(["-Q"] if self.is_quick else [])]
+        seconds = self.SECONDS if self.is_quick else 3 * self.SECONDS
+        status, text = captured(command, place, seconds, cwd=runner.parent, env=env)
         if status != 0:
             return name, "fail", text
         # The rows of the runner's own summary; the first speaks for the whole.
@@ -363,4 +365,5 @@ class JavaCheckers:
         return "fail"
 
 
-ALL = [Librdkafka("classic"), Librdkafka("consumer"), Kgo(), KafkaPython(), JavaCheckers()]
+ALL = [Kgo(), Librdkafka("classic"), Librdkafka("consumer"), KafkaPython(), JavaCheckers(),
+       Librdkafka("classic", is_quick=False)]

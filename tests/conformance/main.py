@@ -17,6 +17,7 @@ CONFORMANCE_TESTS="0081 0103" runs those tests of librdkafka alone and keeps the
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -170,12 +171,14 @@ def table():
 
 
 def main():
+    # An ending from outside must still stop the broker.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = [it.NAME for it in suites.ALL]
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(names))
     parser.add_argument("--binary", required=True)
     parser.add_argument("--table", action="store_true")
-    parser.add_argument("--only", choices=tuple(TITLES), help="one of the brokers")
+    parser.add_argument("--only", choices=tuple(TITLES), help="one column")
     arguments = parser.parse_args()
     unknown = set(arguments.suites) - set(names)
     if unknown:

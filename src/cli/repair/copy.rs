@@ -14,15 +14,21 @@ pub fn check(from: &Path, to: &Path) -> Result<(), RepairError> {
     if to.exists() {
         return Err(RepairError::Exists(to.to_owned()));
     }
-    let absolute = |path: &Path| -> PathBuf {
-        fs::canonicalize(path)
-            .or_else(|_| std::path::absolute(path))
-            .unwrap_or_else(|_| path.into())
-    };
-    if absolute(to).starts_with(absolute(from)) {
+    if resolved(to).starts_with(resolved(from)) {
         return Err(RepairError::Inside(to.to_owned()));
     }
     Ok(())
+}
+
+/// The path without `..` and links. Its end need not be there yet: the part that is there says what
+/// the rest hangs on.
+fn resolved(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = whole.ancestors().find_map(|part| Some((part, fs::canonicalize(part).ok()?)));
+    match there {
+        Some((part, real)) => real.join(whole.strip_prefix(part).unwrap_or(Path::new(""))),
+        None => whole,
+    }
 }
 
 /// Copies a folder with everything in it.
@@ -100,5 +106,20 @@ mod tests {
         assert!(!to.join(".lock").exists());
         assert!(matches!(check(&from, &to), Err(RepairError::Exists(_))));
         assert!(matches!(check(&from, &from.join("c")), Err(RepairError::Inside(_))));
+    }
+
+    #[test]
+    fn a_target_is_looked_at_where_it_really_lies() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let from = directory.path().join("a");
+        fs::create_dir_all(from.join("inside")).expect("created");
+        std::os::unix::fs::symlink(from.join("inside"), directory.path().join("link"))
+            .expect("linked");
+        check(&from, &from.join("../repaired")).expect("beside it");
+        check(&from, &from.join("inside/../../repaired")).expect("beside it");
+        for inside in ["a/../a/new", "link/new", "a/inside/deeper/new", "link/../new"] {
+            let refused = check(&from, &directory.path().join(inside));
+            assert!(matches!(refused, Err(RepairError::Inside(_))), "{inside}");
+        }
     }
 }

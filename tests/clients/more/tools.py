@@ -95,7 +95,7 @@ def build_librdkafka(folder):
 def go(program):
     def prepare():
         folder = CACHE / "go"
-        sources = sorted((HERE / "go").rglob("*.go")) + [HERE / "go" / "go.mod"]
+        sources = [*sorted((HERE / "go" / "checks").glob("*.go")), *sorted((HERE / "go" / program).glob("*.go"))] + [HERE / "go" / "go.mod"]
         output = folder / program
         digest_folder = folder / f"{program}.stamp"
 

@@ -2,16 +2,17 @@
 'use strict'
 
 const kafkajs = require('kafkajs')
-const lz4 = require('lz4js')
 const zstd = require('@bokuweb/zstd-wasm')
 const { adapterOf } = require('./kafkajs_adapter')
 const { bootstrap, run } = require('./checks')
 
 const { CompressionTypes, CompressionCodecs } = kafkajs
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
+// lz4js, which others recommend, writes frames that Kafka refuses: its blocks claim to depend.
+const lz4 = import('@platformatic/wasm-utils')
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async (encoder) => Buffer.from(lz4.compress(encoder.buffer)),
-  decompress: async (buffer) => Buffer.from(lz4.decompress(buffer))
+  compress: async (encoder) => Buffer.from((await lz4).lz4Compress(encoder.buffer)),
+  decompress: async (buffer) => Buffer.from((await lz4).lz4Decompress(buffer))
 })
 CompressionCodecs[CompressionTypes.ZSTD] = () => ({
   compress: async (encoder) => Buffer.from(zstd.compress(encoder.buffer, 3)),

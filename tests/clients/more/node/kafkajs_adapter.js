@@ -58,6 +58,8 @@ function adapterOf (parts) {
     async create (topic, numPartitions) {
       await connected
       await admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: 1 }] })
+      // Leaders may not be known yet: kafkajs would send again what they had taken already.
+      await admin.fetchTopicOffsets(topic)
     },
     async ends (topic) {
       const found = await admin.fetchTopicOffsets(topic)

@@ -43,7 +43,11 @@ const OF_BROKER: i8 = 4;
 const FROM_TOPIC: i8 = 1;
 const FROM_BROKER: i8 = 2;
 const FROM_ALL_BROKERS: i8 = 3;
+const FROM_FILE: i8 = 4;
 const FROM_DEFAULT: i8 = 5;
+
+/// Kafka's number of a type.
+const LIST: i8 = 7;
 
 const SET: i8 = 0;
 const DELETE: i8 = 1;
@@ -132,6 +136,37 @@ fn configs_are_changed_explained_and_kept() {
         assert_eq!(alter(&mut client, all, delete("log.retention.ms"), false), 0);
         assert_eq!(of_topic(&mut client).1, FROM_DEFAULT);
     }
+}
+
+/// librdkafka's own tests set them, and Kafka takes them.
+#[test]
+fn settings_of_what_is_not_here_are_taken_and_kept() {
+    let broker = Launch::new("uring").start();
+    let mut client = broker.connect();
+    let own = (OF_BROKER, "1");
+    for (name, good, bad) in
+        [("background.threads", "9", "0"), ("sasl.kerberos.min.time.before.relogin", "58000", "-1")]
+    {
+        assert_eq!(alter(&mut client, own, (name, SET, Some(bad)), false), INVALID_REQUEST);
+        assert_eq!(alter(&mut client, own, (name, SET, Some(good)), false), 0);
+        assert_eq!(
+            value(&mut client, own, name),
+            (good.to_owned(), FROM_BROKER, vec![FROM_BROKER])
+        );
+        assert_eq!(alter(&mut client, own, (name, DELETE, None), false), 0);
+    }
+}
+
+/// Kafka's client libraries look there for a broker's address (kafka-python's own tests).
+#[test]
+fn every_broker_id_tells_its_own_address() {
+    let broker = Launch::new("uring").start();
+    let mut client = broker.connect();
+    let found = described(&mut client, (OF_BROKER, "1"), "advertised.listeners");
+    let address = format!("PLAINTEXT://127.0.0.1:{}", broker.ports()[0]);
+    assert_eq!(found.value.as_deref(), Some(address.as_str()));
+    assert_eq!((found.config_source, found.config_type), (FROM_FILE, LIST));
+    assert!(found.read_only);
 }
 
 #[test]

@@ -74,7 +74,11 @@ fn entries(node: &Node, resource: &DescribeConfigsResource) -> Result<Vec<Descri
         kind::BROKER => {
             let is_ours = |id| node.shared.brokers.iter().any(|(known, _, _)| known.0 == id);
             alterations::resource(kind::BROKER, name, is_ours, node.shared.node)?;
-            Ok(config::describe_server(&node.config()))
+            let mut entries = config::describe_server(&node.config());
+            let mut brokers = node.shared.brokers.iter();
+            let named = brokers.find(|(id, _, _)| id.0.to_string() == name);
+            entries.extend(named.map(|(_, host, port)| config::describe_address(host, port)));
+            Ok(entries)
         }
         kind::CLIENT_METRICS if name.is_empty() => {
             Err(invalid("Client metrics subscription name must not be empty".to_owned()))

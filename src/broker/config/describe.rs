@@ -147,14 +147,32 @@ fn server_synonyms(server: &ServerConfig, names: &[&'static str]) -> Vec<Synonym
 pub fn describe_server(server: &ServerConfig) -> Vec<Described> {
     let known = SERVER.iter().map(|setting| server_setting(server, setting));
     let (all, own) = (&server.layers.all, &server.layers.own);
-    let taken = dynamic::WITHOUT_EFFECT.iter().filter_map(|name| {
+    let taken = dynamic::WITHOUT_EFFECT.iter().filter_map(|setting| {
         let values = [
-            (own.get(*name), ConfigSource::DynamicBroker),
-            (all.get(*name), ConfigSource::DynamicDefaultBroker),
+            (own.get(setting.name), ConfigSource::DynamicBroker),
+            (all.get(setting.name), ConfigSource::DynamicDefaultBroker),
         ];
-        without_effect(name, &values)
+        without_effect(setting, &values)
     });
     known.chain(taken).collect()
+}
+
+/// Where clients are told to connect, under Kafka's name for it; here `--advertise` gives it.
+pub fn describe_address(host: &str, port: u16) -> Described {
+    let name = "advertised.listeners";
+    let source = ConfigSource::StaticBroker;
+    // An address of IPv6 stands in brackets, as in Kafka's `EndPoint#connectionString`.
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let value = Some(format!("PLAINTEXT://{host}:{port}"));
+    Described {
+        name,
+        value: value.clone(),
+        source,
+        synonyms: vec![Synonym { name, value, source }],
+        type_code: Kind::List.type_code(),
+        is_read_only: true,
+        documentation: "Where clients are told to connect; see --advertise.",
+    }
 }
 
 /// What was set for all brokers.
@@ -162,8 +180,7 @@ pub fn describe_common(all: &BTreeMap<String, String>) -> Vec<Described> {
     let source = ConfigSource::DynamicDefaultBroker;
     let describe = |(name, value): (&String, &String)| {
         let Some(setting) = table::server(name) else {
-            let name = dynamic::WITHOUT_EFFECT.iter().find(|it| *it == name)?;
-            return without_effect(name, &[(Some(value), source)]);
+            return without_effect(dynamic::ignored(name)?, &[(Some(value), source)]);
         };
         let synonyms = vec![Synonym { name: setting.name, value: Some(value.clone()), source }];
         Some(Described {
@@ -180,9 +197,10 @@ pub fn describe_common(all: &BTreeMap<String, String>) -> Vec<Described> {
 }
 
 fn without_effect(
-    name: &'static str,
+    setting: &dynamic::Ignored,
     values: &[(Option<&String>, ConfigSource)],
 ) -> Option<Described> {
+    let name = setting.name;
     let synonym = |(value, source): &(Option<&String>, ConfigSource)| {
         value.map(|value| Synonym { name, value: Some(value.clone()), source: *source })
     };
@@ -192,9 +210,9 @@ fn without_effect(
         name,
         value: first.value.clone(),
         source: first.source,
-        type_code: Kind::LONG_NOT_NEGATIVE.type_code(),
+        type_code: setting.kind.type_code(),
         is_read_only: false,
-        documentation: "Accepted without effect: there is one replica.",
+        documentation: setting.text,
         synonyms,
     })
 }

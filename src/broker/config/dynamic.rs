@@ -10,14 +10,52 @@ use super::server_settings::SERVER;
 use super::source::Origin;
 use super::table;
 use super::topic_settings::TOPIC;
+use super::value::Kind;
 use super::{ServerConfig, Value};
 
-/// Taken and kept without effect, since tools set them around a reassignment: there is one replica.
-pub const WITHOUT_EFFECT: &[&str] = &[
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
+/// A setting that is taken at run time and kept, but changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Ignored {
+    /// Its name.
+    pub name: &'static str,
+    /// The values it takes.
+    pub kind: Kind,
+    /// Why it has no effect.
+    pub text: &'static str,
+}
+
+/// Tools set the first ones around a reassignment, operators and client libraries' own tests the
+/// others; Kafka takes each of them at run time (`DynamicBrokerConfig`).
+pub const WITHOUT_EFFECT: &[Ignored] = &[
+    replication("leader.replication.throttled.rate"),
+    replication("follower.replication.throttled.rate"),
+    replication("replica.alter.log.dirs.io.max.bytes.per.second"),
+    threads("background.threads"),
+    threads("num.io.threads"),
+    threads("num.network.threads"),
+    threads("num.recovery.threads.per.data.dir"),
+    threads("num.replica.fetchers"),
+    Ignored {
+        name: "sasl.kerberos.min.time.before.relogin",
+        kind: Kind::LONG_NOT_NEGATIVE,
+        text: "Accepted without effect: there is no authentication.",
+    },
 ];
+
+const fn replication(name: &'static str) -> Ignored {
+    let text = "Accepted without effect: there is one replica.";
+    Ignored { name, kind: Kind::LONG_NOT_NEGATIVE, text }
+}
+
+const fn threads(name: &'static str) -> Ignored {
+    let text = "Accepted without effect: each shard is one thread, see --shards.";
+    Ignored { name, kind: Kind::Int(1, i32::MAX), text }
+}
+
+/// The setting of that name, if it is one that changes nothing.
+pub fn ignored(name: &str) -> Option<&'static Ignored> {
+    WITHOUT_EFFECT.iter().find(|setting| setting.name == name)
+}
 
 /// What was set at run time.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -102,8 +140,8 @@ fn check_one(name: &str, value: &str) -> Result<(), DynamicError> {
         let (name, value) = (name.to_owned(), value.to_owned());
         DynamicError::Value { name, value, why }
     };
-    if WITHOUT_EFFECT.contains(&name) {
-        return super::value::Kind::LONG_NOT_NEGATIVE.check(value).map(drop).map_err(invalid);
+    if let Some(setting) = ignored(name) {
+        return setting.kind.check(value).map(drop).map_err(invalid);
     }
     match table::server(name) {
         Some(setting) if is_dynamic(name) => setting.kind.check(value).map(drop).map_err(invalid),

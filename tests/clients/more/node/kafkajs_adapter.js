@@ -1,7 +1,7 @@
 // The adapter for kafkajs and for clients that take its calls.
 'use strict'
 
-const { PARTITIONS } = require('./checks')
+const { PARTITIONS, until } = require('./checks')
 
 const textOf = (it) => (it === null || it === undefined ? null : it.toString())
 
@@ -59,7 +59,13 @@ function adapterOf (parts) {
       await connected
       await admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: 1 }] })
       // Leaders may not be known yet: kafkajs would send again what they had taken already.
-      await admin.fetchTopicOffsets(topic)
+      await until(async () => {
+        try {
+          return (await admin.fetchTopicOffsets(topic)).length === numPartitions
+        } catch {
+          return false
+        }
+      }, `leaders of ${topic}`)
     },
     async ends (topic) {
       const found = await admin.fetchTopicOffsets(topic)

@@ -230,7 +230,7 @@ fn topics_that_may_not_be_made_are_refused_with_their_code() {
             (topic("a.b", 1), ErrorCode::TopicAlreadyExists),
             (topic("a_b", 1), ErrorCode::InvalidTopicException),
             (topic("no/slash", 1), ErrorCode::InvalidTopicException),
-            (topic("__cluster_metadata", 1), ErrorCode::InvalidTopicException),
+            (topic("__cluster_metadata", 1), ErrorCode::InvalidRequest),
             (topic("none", 0), ErrorCode::InvalidPartitions),
             (
                 NewTopic { replication_factor: 2, ..topic("two", 1) },

@@ -89,6 +89,26 @@ fn damage_is_found() {
     }
 }
 
+/// A segment that can't be read says nothing of what else is there: no checkpoint, snapshot or epoch
+/// is called wrong for it.
+#[test]
+fn what_could_not_be_looked_at_is_no_damage() {
+    let archive = archives(|it| it == "transactions").pop().expect("an archive of that name");
+    let root = archive.unpack();
+    let directory = directories(&root.path()).into_iter().next().expect("one");
+    remove_what_the_tool_made(&directory);
+    let (_, before) = verify(&directory);
+    let log = files(&directory, &["log"], |bytes| 0 < bytes).pop().expect("a segment");
+    fs::remove_file(&log).expect("removable");
+    let mode = rustix::fs::Mode::from(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &log, rustix::fs::FileType::Fifo, mode, 0).expect("made");
+    let (verdict, said) = verify(&directory);
+    assert_eq!(verdict, Verdict::Unseen, "{said}");
+    assert!(said.contains("it is no regular file"), "{said}");
+    let damage = |said: &str| said.lines().filter(|it| it.starts_with("finding")).count();
+    assert_eq!(damage(&said), damage(&before), "{said}");
+}
+
 /// Deterministic, and different for each case.
 struct Numbers(u64);
 

@@ -1,9 +1,17 @@
 //! The ports that clients come to: one for each shard.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::Duration;
 
 use crate::broker::node::Brokers;
 use crate::broker::server::{ServerOptions, StartError};
+
+/// How long a port that is in use is waited for: the kernel closes the sockets of a killed server's
+/// rings some time after the process is gone, and whoever starts it again would fail.
+const WAIT_TURNS_MAX: u32 = 50;
+const WAIT_TURN: Duration = Duration::from_millis(100);
 
 /// The listeners of all shards, and what clients are told about them.
 pub(super) struct Ports {
@@ -41,10 +49,25 @@ fn listeners(options: &ServerOptions) -> Result<Vec<TcpListener>, StartError> {
             let step = u16::try_from(shard).expect("shards are at most SHARDS_MAX");
             address.set_port(address.port() + step);
         }
-        let listener = TcpListener::bind(address);
+        let listener = bind(address, |turn| {
+            if turn == 0 {
+                tracing::info!("{address} is in use; a server that was killed may give it up yet");
+            }
+            thread::sleep(WAIT_TURN);
+        });
         listeners.push(listener.map_err(|error| StartError::Listen { address, error })?);
     }
     Ok(listeners)
+}
+
+fn bind(address: SocketAddr, mut wait: impl FnMut(u32)) -> io::Result<TcpListener> {
+    for turn in 0..WAIT_TURNS_MAX {
+        match TcpListener::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => wait(turn),
+            bound => return bound,
+        }
+    }
+    TcpListener::bind(address)
 }
 
 fn brokers(options: &ServerOptions, addresses: &[SocketAddr]) -> Brokers {
@@ -71,4 +94,33 @@ fn own_host(listen: SocketAddr) -> String {
         return name;
     }
     listen.ip().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_comes_free_while_it_is_waited_for_is_taken() {
+        let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = other.local_addr().expect("bound");
+        let (mut other, mut turns) = (Some(other), 0);
+        let bound = bind(address, |turn| {
+            turns = turn + 1;
+            if turn == 2 {
+                other = None;
+            }
+        });
+        assert_eq!(bound.and_then(|it| it.local_addr()).expect("free by then"), address);
+        assert_eq!(turns, 3);
+    }
+
+    #[test]
+    fn a_port_that_stays_in_use_is_given_up() {
+        let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut turns = 0;
+        let refused = bind(other.local_addr().expect("bound"), |_| turns += 1);
+        assert_eq!(refused.expect_err("in use").kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(turns, WAIT_TURNS_MAX);
+    }
 }

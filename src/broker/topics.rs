@@ -48,14 +48,19 @@ pub fn check(
     Ok(NewTopic { name, partitions, overrides })
 }
 
-/// Checks a topic against those that are there.
+/// Checks a topic against those that are there; whoever makes one comes by here.
 ///
 /// # Errors
+/// INVALID_REQUEST for the metadata log, which is no topic (`ControllerApis#createTopics`),
 /// TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION for a name that collides, INVALID_PARTITIONS when
 /// there would be more than
 /// `uringlog.partitions.max`.
 pub fn admit(new: &NewTopic, image: &Image, config: &ServerConfig) -> Result<(), Refusal> {
     let name = &new.name;
+    if *name == TopicName::cluster_metadata() {
+        let message = format!("Creation of internal topic {name} is prohibited.");
+        return Err(Refusal::new(ErrorCode::InvalidRequest, message));
+    }
     if image.topic(name.as_str()).is_some() {
         let message = format!("Topic '{name}' already exists.");
         return Err(Refusal::new(ErrorCode::TopicAlreadyExists, message));
@@ -123,11 +128,7 @@ pub fn duplicates(topics: &[CreatableTopic]) -> HashSet<&str> {
 
 fn check_name(name: &str) -> Result<TopicName, Refusal> {
     let invalid = |message: String| Refusal::new(ErrorCode::InvalidTopicException, message);
-    let name = TopicName::new(name).map_err(|error| invalid(error.to_string()))?;
-    if name == TopicName::cluster_metadata() {
-        return Err(invalid(format!("{name} is the broker's own")));
-    }
-    Ok(name)
+    TopicName::new(name).map_err(|error| invalid(error.to_string()))
 }
 
 fn check_replication(factor: i16) -> Result<(), Refusal> {
@@ -221,4 +222,20 @@ fn check_configs(
     let checked = TopicConfigs::new(config).validate(&overrides);
     checked.map_err(|error| Refusal::new(ErrorCode::InvalidConfig, error.to_string()))?;
     Ok(overrides)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Metadata request that may create topics doesn't come by the checks of CreateTopics.
+    #[test]
+    fn the_metadata_log_is_no_topic_that_anybody_may_make() {
+        let config = ServerConfig::defaults();
+        let new = automatic(TopicName::cluster_metadata(), &config);
+        let refused = admit(&new, &Image::default(), &config).expect_err("prohibited");
+        assert_eq!(refused.code, ErrorCode::InvalidRequest);
+        let new = automatic(TopicName::new("flights").expect("legal"), &config);
+        admit(&new, &Image::default(), &config).expect("allowed");
+    }
 }

@@ -42,6 +42,9 @@ pub enum FlatError {
         /// What is wrong with the first one.
         error: CompactError,
     },
+    /// There is nothing in it.
+    #[error("{} is empty", .0.display())]
+    Empty(PathBuf),
     /// Standard output can't be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -139,6 +142,9 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), FlatError> {
 /// # Errors
 /// [`FlatError`].
 pub fn print(path: &Path, bytes: &[u8], out: &mut dyn Write) -> Result<(), FlatError> {
+    if bytes.is_empty() {
+        return Err(FlatError::Empty(path.to_owned()));
+    }
     let reading = best(bytes);
     if let (Some(error), true) = (reading.error, reading.records.is_empty()) {
         return Err(FlatError::NotFlat { path: path.to_owned(), error });
@@ -205,6 +211,12 @@ mod tests {
         crc.update(&out);
         out.extend_from_slice(&crc.sum().to_be_bytes());
         out
+    }
+
+    #[test]
+    fn of_an_empty_file_nothing_is_claimed() {
+        let refused = print(Path::new("empty"), &[], &mut Vec::new());
+        assert!(matches!(refused, Err(FlatError::Empty(_))));
     }
 
     fn printed(bytes: &[u8]) -> String {

@@ -2,9 +2,11 @@
 //! hold. For the tools that look at files without a server.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::compact::{CompactError, Reader};
@@ -55,12 +57,29 @@ const WHOLE_BYTES_MAX: u64 = 1 << 31;
 /// As the system says, or `FileTooLarge` above 2 GiB: no file that a broker writes is, so that a
 /// sparse or foreign one doesn't take the memory.
 pub fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
-    let length = std::fs::metadata(path)?.len();
+    let (file, length) = open_regular(path)?;
     if WHOLE_BYTES_MAX < length {
         let what = format!("{length} bytes: a file of this kind has 2 GiB at most");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
-    std::fs::read(path)
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a file, and says how long it is. Only what holds bytes by itself: a pipe would be waited
+/// for, and a device has no end.
+///
+/// # Errors
+/// As the system says, or `InvalidInput`.
+pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok((file, metadata.len()))
 }
 
 /// Bytes read at once.
@@ -112,15 +131,8 @@ impl LogFile {
     /// # Errors
     /// [`LogFileError::Read`].
     pub fn open(path: &Path) -> Result<LogFile, LogFileError> {
-        let file = File::open(path).map_err(LogFileError::read(path))?;
-        let metadata = file.metadata().map_err(LogFileError::read(path))?;
-        Ok(LogFile {
-            path: path.to_owned(),
-            file,
-            length: metadata.len(),
-            window: Vec::new(),
-            window_at: 0,
-        })
+        let (file, length) = open_regular(path).map_err(LogFileError::read(path))?;
+        Ok(LogFile { path: path.to_owned(), file, length, window: Vec::new(), window_at: 0 })
     }
 
     /// Bytes of the file.

@@ -29,6 +29,9 @@ const XERIAL_BLOCK_BYTES: usize = 32 << 10;
 const SNAPPY_GROWTH_MAX: usize = 22;
 const LZ4_MAGIC: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
 const LZ4_CONTENT_CHECKSUM: u8 = 0x04;
+const LZ4_INDEPENDENT_BLOCKS: u8 = 0x20;
+/// A dictionary's id, and a bit that means nothing yet.
+const LZ4_FLAGS_UNKNOWN: u8 = 0x03;
 const LZ4_END_MARK: [u8; 4] = [0; 4];
 /// The window that a zstd frame may ask for whatever the limit is: ordinary levels need 8 MiB.
 const ZSTD_WINDOW_LOG_MIN: u32 = 23;
@@ -166,12 +169,17 @@ fn read_some(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// The library takes a frame without its end mark for whole; Java's readers don't.
+/// The library takes a frame without its end mark for whole, and blocks that lean on the ones
+/// before; Java's readers (Kafka's Lz4BlockInputStream) don't: what no consumer could read is
+/// refused here.
 fn unpack_lz4(payload: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
     let flags = *payload
         .strip_prefix(&LZ4_MAGIC)
         .and_then(<[u8]>::first)
         .ok_or_else(|| Fault::Corrupt("no frame of the current kind".into()))?;
+    if flags & LZ4_INDEPENDENT_BLOCKS == 0 || flags & LZ4_FLAGS_UNKNOWN != 0 {
+        return Err(Fault::Corrupt("a frame of dependent blocks or with a dictionary".into()));
+    }
     let checksum_bytes = if flags & LZ4_CONTENT_CHECKSUM == 0 { 0 } else { size_of::<u32>() };
     let end = payload.len() - checksum_bytes.min(payload.len());
     if !payload[..end].ends_with(&LZ4_END_MARK) {
@@ -320,6 +328,19 @@ mod tests {
         let frame = packed(Codec::Lz4, b"x");
         // Magic, then version 1 with independent blocks and no checksums, then blocks of 64 KiB.
         assert_eq!(frame[..6], [0x04, 0x22, 0x4d, 0x18, 0x60, 0x40]);
+    }
+
+    #[test]
+    fn lz4_frames_that_kafka_cannot_read_are_refused() {
+        let info = FrameInfo::new().block_mode(BlockMode::Linked);
+        let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(b"hello hello hello").expect("packs");
+        let linked = encoder.finish().expect("packs");
+        let refused = decompress(Codec::Lz4, &linked, ByteCount(100));
+        assert!(matches!(refused, Err(CodecError::Corrupt { codec: "lz4", .. })), "{refused:?}");
+        let mut with_dictionary = packed(Codec::Lz4, b"hello");
+        with_dictionary[LZ4_MAGIC.len()] |= 0x01;
+        assert!(decompress(Codec::Lz4, &with_dictionary, ByteCount(100)).is_err());
     }
 
     #[test]

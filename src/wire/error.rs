@@ -227,6 +227,10 @@ error_codes! {
     UnsupportedAssignor = 112 "UNSUPPORTED_ASSIGNOR",
     /// The member's epoch is an old one.
     StaleMemberEpoch = 113 "STALE_MEMBER_EPOCH",
+    /// Brokers were asked for what only controllers say, or the other way round.
+    MismatchedEndpointType = 114 "MISMATCHED_ENDPOINT_TYPE",
+    /// There is no such kind of endpoint.
+    UnsupportedEndpointType = 115 "UNSUPPORTED_ENDPOINT_TYPE",
     /// The transaction can only be aborted.
     TransactionAbortable = 120 "TRANSACTION_ABORTABLE",
     /// The regular expression is not valid.

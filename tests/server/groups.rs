@@ -101,12 +101,12 @@ fn whoever_is_no_member_or_was_one_is_told_so() {
     coordinated(&mut client);
     let first = beat("m", 0);
     let joined = client.call(&first, 1);
-    assert_eq!((joined.error_code, joined.member_epoch), (0, 1));
+    assert_eq!((joined.error_code, joined.member_epoch), (0, 2));
     let assignment = joined.assignment.expect("everything");
     assert_eq!(assignment.topic_partitions[0].partitions.len(), 2);
     for (code, request) in [
         (UNKNOWN_MEMBER_ID, beat("stranger", 1)),
-        (FENCED_MEMBER_EPOCH, beat("m", 2)),
+        (FENCED_MEMBER_EPOCH, beat("m", 3)),
         (INVALID_REQUEST, beat("", 0)),
         (INVALID_REQUEST, beat("m", -3)),
         (UNSUPPORTED_ASSIGNOR, beat("n", 0).with_server_assignor(Some(text("sticky")))),
@@ -120,7 +120,7 @@ fn whoever_is_no_member_or_was_one_is_told_so() {
     let named = |member| beat(member, 0).with_instance_id(Some(text("i")));
     assert_eq!(client.call(&named("one"), 1).error_code, 0);
     assert_eq!(client.call(&named("two"), 1).error_code, UNRELEASED_INSTANCE_ID);
-    assert_eq!(commit(&mut client, "g", ("m", 1), 5), 0);
+    assert_eq!(commit(&mut client, "g", ("m", 2), 5), 0);
     assert_eq!(commit(&mut client, "g", ("m", 9), 5), STALE_MEMBER_EPOCH);
     assert_eq!(commit(&mut client, "g", ("stranger", 1), 5), UNKNOWN_MEMBER_ID);
     assert_eq!(commit(&mut client, "g", ("", -1), 5), UNKNOWN_MEMBER_ID);

@@ -21,9 +21,13 @@ pub fn answer(shared: &Shared, request: &DescribeClusterRequest) -> DescribeClus
     match request.endpoint_type {
         BROKERS => {}
         CONTROLLERS => {
-            return refuse(ErrorCode::UnsupportedVersion, "controllers have no listener here");
+            let message = "brokers listen here, controllers have no listener: endpoint type 1";
+            return refuse(ErrorCode::MismatchedEndpointType, message);
         }
-        _ => return refuse(ErrorCode::InvalidRequest, "an endpoint is a broker's or controller's"),
+        _ => {
+            let message = "an endpoint is a broker's (1) or a controller's (2)";
+            return refuse(ErrorCode::UnsupportedEndpointType, message);
+        }
     }
     let brokers = shared.brokers.iter().map(|(id, host, port)| {
         DescribeClusterBroker::default()

@@ -28,7 +28,7 @@ pub async fn answer(node: &Node, request: DescribeConfigsRequest) -> DescribeCon
     node.served().await;
     let results = request.resources.iter().map(|resource| {
         let result = DescribeConfigsResult::default()
-            .with_error_message(None)
+            .with_error_message(Some(text("")))
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
         match entries(node, resource) {

@@ -40,7 +40,11 @@ pub async fn answer(
                 describe(described, found)
                     .with_authorized_operations(operations(asked, GROUP_OPERATIONS))
             }
-            Ok(Answer::Describe(None)) => missing(described, &name, version),
+            Ok(Answer::Describe(None)) => {
+                let asked = request.include_authorized_operations && version < NOT_FOUND_FROM;
+                missing(described, &name, version)
+                    .with_authorized_operations(operations(asked, GROUP_OPERATIONS))
+            }
             Ok(_) => unreachable!("a description is answered as one"),
             Err(code) => described.with_error_code(code.to_wire()),
         });

@@ -41,9 +41,14 @@ pub async fn answer(
         return FindCoordinatorResponse::default().with_coordinators(coordinators);
     }
     let found = coordinator(node, &kind, request.key).await;
+    // Before there were several keys Kafka named the lack of an error, too.
+    let message = match found.error_code {
+        0 => Some(text("NONE")),
+        _ => found.error_message,
+    };
     FindCoordinatorResponse::default()
         .with_error_code(found.error_code)
-        .with_error_message(found.error_message)
+        .with_error_message(message)
         .with_node_id(found.node_id)
         .with_host(found.host)
         .with_port(found.port)
@@ -71,7 +76,7 @@ async fn coordinator(node: &Node, kind: &Result<Kind, Refusal>, key: StrBytes) -
             .with_node_id(broker_id(id))
             .with_host(text(&host))
             .with_port(i32::from(port))
-            .with_error_message(None),
+            .with_error_message(Some(text(""))),
         Err(refused) => {
             node.complain(|| format!("FindCoordinator for {:?}: {refused}", key.as_str()));
             Coordinator::default()

@@ -45,7 +45,7 @@ pub async fn answer(node: &Node, request: MetadataRequest, version: i16) -> Meta
             listed.into_iter().map(|topic| find(node, &image, topic)).collect()
         }
     };
-    for topic in topics.iter_mut().filter(|it| it.error_code == ErrorCode::None.to_wire()) {
+    for topic in &mut topics {
         topic.topic_authorized_operations = operations(of_topics, TOPIC_OPERATIONS);
     }
     MetadataResponse::default()

@@ -50,13 +50,10 @@ pub async fn answer(
             (refusal.code.to_wire(), Some(text(&message)))
         }
     };
-    let results = names.into_iter().map(|name| {
-        UpdatableFeatureResult::default()
-            .with_feature(name)
-            .with_error_code(error)
-            .with_error_message(message.clone())
-    });
-    let results = results.collect();
+    // All or nothing: an error stands at the top alone.
+    let named = if error == 0 { names } else { Vec::new() };
+    let result = |name| UpdatableFeatureResult::default().with_feature(name).with_error_code(0);
+    let results = named.into_iter().map(result).collect();
     UpdateFeaturesResponse::default()
         .with_error_code(error)
         .with_error_message(message)

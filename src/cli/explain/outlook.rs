@@ -1,6 +1,5 @@
 //! What retention will delete next, and why the active segment will roll.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -8,6 +7,7 @@ use super::ExplainError;
 use super::picture::grouped;
 use super::segments::Segment;
 use super::time;
+use crate::cli::log_file::read_whole;
 use crate::format::checkpoint;
 use crate::format::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::format::names::PartitionDirectory;
@@ -121,7 +121,7 @@ fn by_size(
 fn log_start(folder: &Path) -> Option<Offset> {
     let folder = std::path::absolute(folder).ok()?;
     let of = PartitionDirectory::parse(folder.file_name()?.to_str()?).ok()?;
-    let bytes = fs::read(folder.parent()?.join("log-start-offset-checkpoint")).ok()?;
+    let bytes = read_whole(&folder.parent()?.join("log-start-offset-checkpoint")).ok()?;
     let lines = checkpoint::parse_offsets(&bytes).ok()?;
     let line = lines.iter().find(|it| it.topic == of.topic && it.partition == of.partition)?;
     Some(line.offset)

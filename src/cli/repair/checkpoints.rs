@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::RepairError;
+use crate::cli::log_file::read_whole;
 use crate::format::checkpoint::{self, PartitionOffset};
 use crate::format::names::PartitionDirectory;
 use crate::units::Offset;
@@ -46,7 +47,7 @@ pub fn settle(
             let path = path.clone();
             move |error| RepairError::Io { what, path, error }
         };
-        let bytes = match fs::read(&path) {
+        let bytes = match read_whole(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             read => read.map_err(failed("read"))?,
         };

@@ -18,6 +18,7 @@ use checkpoints::Repaired;
 
 use crate::broker::config::{ServerConfig, TopicConfigs};
 use crate::cli::explain;
+use crate::cli::log_file::read_whole;
 use crate::disk::Disk;
 use crate::disk::lock::{DirectoryLock, LockError};
 use crate::disk::plain::PlainDisk;
@@ -98,7 +99,10 @@ pub fn run(options: &RepairOptions, out: &mut dyn Write) -> Result<Outcome, Repa
                 true => to.join(source.file_name().unwrap_or_default()),
                 false => to.clone(),
             };
-            copy::tree(source, &target)?;
+            copy::tree(source, &target).inspect_err(|_| {
+                // Nothing was there before; half a copy would be in the way of the next try.
+                let _ = std::fs::remove_dir_all(to);
+            })?;
             (target, None)
         }
         None => {
@@ -192,7 +196,7 @@ fn open_and_close(folder: &Path, now: Timestamp) -> Result<RecoveryReport, OpenE
     let server = ServerConfig::defaults();
     let overrides = explain::configs(folder).unwrap_or_default();
     let config = TopicConfigs::new(&server).resolve(&overrides);
-    let topic_id = std::fs::read(folder.join(partition_metadata::FILE_NAME))
+    let topic_id = read_whole(&folder.join(partition_metadata::FILE_NAME))
         .ok()
         .and_then(|bytes| partition_metadata::parse(&bytes).ok());
     let directory: Arc<Path> =

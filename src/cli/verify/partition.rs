@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::epochs::{self, Changes};
-use super::finding::{Finding, Limited};
+use super::finding::{Finding, Kind, Limited};
 use super::index::{self, Paths};
 use super::root;
 use super::transactions::{self, Event};
@@ -62,6 +62,8 @@ pub struct Partition {
     pub path: PathBuf,
     /// By base offset.
     pub segments: Vec<Segment>,
+    /// Whether all of it could be read: what is missing from a part says nothing.
+    pub is_seen: bool,
     /// Producer snapshots by the offset in their names.
     snapshots: Vec<(i64, PathBuf)>,
     /// Snapshots of KRaft's metadata.
@@ -74,6 +76,7 @@ impl Partition {
         let mut partition = Partition {
             path: path.to_owned(),
             segments: Vec::new(),
+            is_seen: true,
             snapshots: Vec::new(),
             checkpoints: Vec::new(),
         };
@@ -82,6 +85,7 @@ impl Partition {
             Ok(entries) => entries.iter().map(|it| lossy(&it.path())).collect(),
             Err(error) => {
                 findings.push(Finding::unseen(path, format!("cannot be read: {error}")));
+                partition.is_seen = false;
                 return partition;
             }
         };
@@ -144,8 +148,14 @@ impl Partition {
     pub fn check(&mut self, cleaned: Option<i64>, findings: &mut Vec<Finding>) {
         for segment in &mut self.segments {
             if let Some(walked) = &mut segment.walked {
+                let is_unseen =
+                    |it: &Finding| it.kind == Kind::Unseen && it.path == segment.paths.log;
+                self.is_seen &= !walked.findings.iter().any(is_unseen);
                 findings.append(&mut walked.findings);
             }
+        }
+        if !self.is_seen {
+            return;
         }
         self.check_metadata(findings);
         self.check_gaps(cleaned, findings);

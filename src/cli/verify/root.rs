@@ -107,6 +107,9 @@ fn is_of(line: &PartitionOffset, partition: &PartitionDirectory) -> bool {
 /// A recovery point or a start behind the log's end can't be; a high watermark may be, when the
 /// end was lost with the power.
 fn misfit(name: &str, line: &PartitionOffset, partition: &Partition) -> Option<String> {
+    if !partition.is_seen {
+        return None;
+    }
     let (start, end) = partition.range();
     let offset = line.offset.to_wire();
     let about = format!("{}-{} {offset}", line.topic, line.partition);

@@ -11,6 +11,9 @@ use crate::coordinator::group::topics::Topics;
 use crate::format::group_records::{Key, RegularExpression, TargetEpoch};
 use crate::units::{Timestamp, TopicId};
 
+/// Epoch of a group before its first change, which brings the next one (`ModernGroup`, as of 4.3).
+const EPOCH_INITIAL: i32 = 1;
+
 /// A group.
 #[derive(Clone, Debug)]
 pub struct ConsumerGroup {
@@ -37,7 +40,7 @@ impl ConsumerGroup {
     pub fn new(id: Rc<str>) -> ConsumerGroup {
         ConsumerGroup {
             id,
-            epoch: 0,
+            epoch: EPOCH_INITIAL,
             hash: 0,
             target_epoch: TargetEpoch { epoch: 0, timestamp: Timestamp(0) },
             members: BTreeMap::new(),

@@ -26,9 +26,9 @@ fn the_first_member_gets_everything_at_once() {
     let mut consumer = Consumer::new("m", &["flights", "not there"]);
     consumer.beat(&mut world).expect("a member");
     consumer.settle();
-    assert_eq!((consumer.epoch, consumer.count()), (1, 6));
+    assert_eq!((consumer.epoch, consumer.count()), (2, 6));
     let group = world.describe_consumers().expect("it is there");
-    assert_eq!((group.state, group.epoch, group.target_epoch), ("Stable", 1, 1));
+    assert_eq!((group.state, group.epoch, group.target_epoch), ("Stable", 2, 2));
     assert_eq!(group.assignor, "uniform");
     // Nothing new is to be said about an assignment that the member has.
     let beat = world.beat(consumer.short()).expect("a member");
@@ -43,16 +43,16 @@ fn a_partition_goes_to_another_member_only_when_its_owner_has_given_it_up() {
     all[0].settle();
     all[1].beat(&mut world).expect("a member");
     all[1].settle();
-    assert_eq!((all[1].epoch, all[1].count()), (2, 0));
+    assert_eq!((all[1].epoch, all[1].count()), (3, 0));
     // The owner learns that it has to give one up, and says later that it has.
     all[0].beat(&mut world).expect("a member");
-    assert_eq!((all[0].epoch, all[0].wants.values().next().map(|it| it.len())), (1, Some(1)));
+    assert_eq!((all[0].epoch, all[0].wants.values().next().map(|it| it.len())), (2, Some(1)));
     all[1].beat(&mut world).expect("a member");
     assert_eq!(all[1].wants.len(), 0);
     assert_eq!(world.describe_consumers().map(|it| it.state), Some("Reconciling"));
     all[0].settle();
     all[0].beat(&mut world).expect("a member");
-    assert_eq!(all[0].epoch, 2);
+    assert_eq!(all[0].epoch, 3);
     all[1].beat(&mut world).expect("a member");
     all[1].settle();
     assert_apart(&all);
@@ -138,7 +138,7 @@ fn a_regular_expression_subscribes_to_topics_that_come_later_too() {
     assert_eq!(consumer.count(), 5);
     world.restart();
     settle(&mut world, std::slice::from_mut(&mut consumer));
-    assert_eq!((consumer.count(), consumer.epoch), (5, 2));
+    assert_eq!((consumer.count(), consumer.epoch), (5, 3));
     consumer.regex = Some("(".to_owned());
     assert_eq!(consumer.beat(&mut world), Err(GroupError::InvalidRegularExpression));
     consumer.regex = Some(String::new());
@@ -191,10 +191,10 @@ fn epochs_that_are_not_the_members_are_fenced() {
     settle(&mut world, &mut all);
     let newer = ConsumerHeartbeat { epoch: all[0].epoch + 1, ..all[0].request() };
     assert_eq!(world.beat(newer).err(), Some(GroupError::FencedMemberEpoch));
-    let older = ConsumerHeartbeat { epoch: 1, owned: None, ..all[1].request() };
+    let older = ConsumerHeartbeat { epoch: 2, owned: None, ..all[1].request() };
     assert_eq!(world.beat(older).err(), Some(GroupError::FencedMemberEpoch));
     // The answer with the newer epoch may have been lost: nothing is owned but what was given.
-    let previous = ConsumerHeartbeat { epoch: 1, ..all[0].request() };
+    let previous = ConsumerHeartbeat { epoch: 2, ..all[0].request() };
     assert!(world.beat(previous).is_ok());
     let stranger = Consumer { epoch: 2, ..Consumer::new("stranger", &["flights"]) };
     assert_eq!(world.beat(stranger.request()).err(), Some(GroupError::UnknownMemberId));
@@ -349,10 +349,10 @@ fn targets_are_computed_no_oftener_than_the_interval() {
     let mut all = consumers(2);
     all[0].beat(&mut world).expect("a member");
     all[1].beat(&mut world).expect("a member");
-    assert_eq!(world.describe_consumers().map(|it| (it.epoch, it.target_epoch)), Some((2, 1)));
+    assert_eq!(world.describe_consumers().map(|it| (it.epoch, it.target_epoch)), Some((3, 2)));
     world.wait(1_000);
     all[1].beat(&mut world).expect("a member");
-    assert_eq!(world.describe_consumers().map(|it| (it.epoch, it.target_epoch)), Some((2, 2)));
+    assert_eq!(world.describe_consumers().map(|it| (it.epoch, it.target_epoch)), Some((3, 3)));
 }
 
 #[test]

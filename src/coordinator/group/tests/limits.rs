@@ -32,7 +32,7 @@ fn ten_thousand_groups_of_either_protocol_live_through_a_restart() {
         let consumer = Consumer::new("m", &["flights"]);
         let group = format!("consumer-{number}");
         let beat = world.beat(ConsumerHeartbeat { group, ..consumer.request() });
-        assert_eq!(beat.map(|it| it.epoch), Ok(1));
+        assert_eq!(beat.map(|it| it.epoch), Ok(2));
     }
     world.restart();
     let Answer::List(listed) = world.ask(Request::List) else { panic!("no list") };

@@ -46,8 +46,10 @@ class Kcat:
         for partition in range(PARTITIONS):
             own = (it for it in values if it % PARTITIONS == partition)
             lines = "".join(f"key-{it % 100}|{it}\n" for it in own)
-            where = ("-P", "-t", topic, "-p", str(partition), "-K", "|", "-H", "source=kcat")
-            self.run(*where, *more, stdin=lines.encode())
+            # Idempotent: else a retry just after the topic's creation may change the order.
+            where = ("-P", "-t", topic, "-p", str(partition), "-X", "enable.idempotence=true")
+            how = ("-K", "|", "-H", "source=kcat")
+            self.run(*where, *how, *more, stdin=lines.encode())
 
     def read(self, topic, *more):
         words = ("-C", "-t", topic, "-J", "-e", "-q", *more)

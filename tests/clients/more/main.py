@@ -161,7 +161,7 @@ def table():
         "Made by `scripts/more-clients`: the same program against stock Apache Kafka 4.3.1 (one",
         "node) and against uringlog (two shards). A cell holds the checks that passed, those that",
         "were made, the records that were moved and compared, and the seconds (on a machine that",
-        "does other work, too: no measure of speed). `none` stands for what a client does not have.",
+        "does other work: no measure of speed). `none` stands for what a client does not have.",
         "",
         "| client | version | Kafka | uringlog | only Kafka passes | date |",
         "|---|---|---|---|---|---|",

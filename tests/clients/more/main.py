@@ -52,7 +52,6 @@ CLIENTS = {
     "connect": ("Kafka Connect, file source and sink", tools.python("connect.py")),
     "mirror-maker": ("MirrorMaker 2, to a real Kafka", tools.python("mirror.py")),
     "platformatic": ("@platformatic/kafka (node)", tools.node("platformatic.mjs")),
-    "rskafka": ("rskafka (Rust)", tools.cargo("rskafka")),
 }
 
 

@@ -1,5 +1,5 @@
-"""Gets the clients of other languages ready: packages from npm, Go's proxy, Maven and crates.io,
-kept in the cache, built once for each change of the sources. Each function here gives a function
+"""Gets the clients of other languages ready: packages from npm, PyPI, Go's proxy and
+Maven, kept in the cache, built once for each change of the sources. Each function here gives a function
 that prepares one program and returns its command.
 """
 
@@ -110,21 +110,6 @@ def go(program):
 
         stamped(digest_folder, [*sources, here / "go.mod"], build)
         return [str(output)]
-
-    return prepare
-
-
-def cargo(program):
-    """A workspace of its own, so that its dependencies are none of uringlog's."""
-
-    def prepare():
-        source, folder = HERE / program, CACHE / program
-
-        def build():
-            must(["cargo", "build", "--locked"], source, CARGO_TARGET_DIR=str(folder))
-
-        stamped(folder, [source / "Cargo.toml", source / "main.rs"], build)
-        return [str(folder / "debug" / program)]
 
     return prepare
 

@@ -1,5 +1,5 @@
-"""Gets the clients of other languages ready: packages from npm, Go's proxy, Maven and crates.io,
-kept in the cache, built once for each change of the sources. Each function here gives a function
+"""Gets the clients of other languages ready: packages from npm, PyPI, Go's proxy and
+Maven, kept in the cache, built once for each change of the sources. Each function here gives a function
 that prepares one program and returns its command.
 """
 
@@ -14,7 +14,12 @@ HERE = Path(__file__).resolve().parent
 CACHE = (
     Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "uringlog" / "more-clients"
 )
-AIOKAFKA = ("aiokafka==0.14.0", "async-timeout==5.0.1", "typing_extensions==4.16.0", "packaging==26.4")
+AIOKAFKA = (
+    "aiokafka==0.14.0",
+    "async-timeout==5.0.1",
+    "typing_extensions==4.16.0",
+    "packaging==26.4",
+)
 # Without these a build of librdkafka leaves out TLS and some codecs.
 FOR_LIBRDKAFKA = ("libssl-dev", "zlib1g-dev", "libzstd-dev", "libcurl4-openssl-dev")
 
@@ -95,30 +100,16 @@ def build_librdkafka(folder):
 def go(program):
     def prepare():
         folder = CACHE / "go"
-        sources = [*sorted((HERE / "go" / "checks").glob("*.go")), *sorted((HERE / "go" / program).glob("*.go"))] + [HERE / "go" / "go.mod"]
+        here = HERE / "go"
+        sources = [*sorted(here.glob("checks/*.go")), *sorted(here.glob(f"{program}/*.go"))]
         output = folder / program
         digest_folder = folder / f"{program}.stamp"
 
         def build():
-            must(["go", "build", "-o", str(output), f"./{program}"], HERE / "go")
+            must(["go", "build", "-o", str(output), f"./{program}"], here)
 
-        stamped(digest_folder, sources, build)
+        stamped(digest_folder, [*sources, here / "go.mod"], build)
         return [str(output)]
-
-    return prepare
-
-
-def cargo(program):
-    """A workspace of its own, so that its dependencies are none of uringlog's."""
-
-    def prepare():
-        source, folder = HERE / program, CACHE / program
-
-        def build():
-            must(["cargo", "build", "--locked"], source, CARGO_TARGET_DIR=str(folder))
-
-        stamped(folder, [source / "Cargo.toml", source / "main.rs"], build)
-        return [str(folder / "debug" / program)]
 
     return prepare
 

@@ -36,6 +36,8 @@ const adapter = adapterOf({
   version: require('kafkajs/package.json').version,
   admin: kafka.admin(),
   codecs: Object.keys(types),
+  // Its own way to wait gives up when Kafka doesn't know the topic at once.
+  createOptions: { waitForLeaders: false },
   newProducer: ({ transactionalId }) =>
     kafka.producer({
       transactionalId,

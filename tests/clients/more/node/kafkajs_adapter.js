@@ -57,7 +57,8 @@ function adapterOf (parts) {
     hasTransactions: true,
     async create (topic, numPartitions) {
       await connected
-      await admin.createTopics({ topics: [{ topic, numPartitions, replicationFactor: 1 }] })
+      const topics = [{ topic, numPartitions, replicationFactor: 1 }]
+      await admin.createTopics({ topics, ...parts.createOptions })
       // Leaders may not be known yet: kafkajs would send again what they had taken already.
       await until(async () => {
         try {

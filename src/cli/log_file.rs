@@ -2,11 +2,12 @@
 //! hold. For the tools that look at files without a server.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom, seek};
+use rustix::io::Errno;
 
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::compact::{CompactError, Reader};
@@ -51,7 +52,7 @@ impl LogFileError {
 /// positions in a segment are of 31 bits, and so are sizes of indexes.
 const WHOLE_BYTES_MAX: u64 = 1 << 31;
 
-/// A file, read whole.
+/// A file, read whole: of its holes, which a running broker's indexes mostly are, nothing is read.
 ///
 /// # Errors
 /// As the system says, or `FileTooLarge` above 2 GiB: no file that a broker writes is, so that a
@@ -62,9 +63,39 @@ pub fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
         let what = format!("{length} bytes: a file of this kind has 2 GiB at most");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
-    let mut bytes = Vec::new();
-    file.take(length).read_to_end(&mut bytes)?;
+    let mut bytes = vec![0; usize_of(length)];
+    let mut from = 0;
+    while let Some((start, end)) = written(&file, from, length)? {
+        let mut at = usize_of(start);
+        let end = usize_of(end.min(length));
+        while at < end {
+            match file.read_at(&mut bytes[at..end], u64_of(at))? {
+                // Somebody cut it off meanwhile.
+                0 => {
+                    bytes.truncate(at);
+                    return Ok(bytes);
+                }
+                count => at += count,
+            }
+        }
+        from = u64_of(end);
+    }
     Ok(bytes)
+}
+
+/// The next bytes of the file that were written, from a position on: where they begin and end.
+///
+/// # Errors
+/// As the system says.
+pub fn written(file: &File, from: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
+    if length <= from {
+        return Ok(None);
+    }
+    match seek(file, SeekFrom::Data(from)) {
+        Ok(start) => Ok(Some((start, seek(file, SeekFrom::Hole(start))?))),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Opens a file, and says how long it is. Only what holds bytes by itself: a pipe would be waited

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::RepairError;
-use crate::cli::log_file::open_regular;
+use crate::cli::log_file::{open_regular, written};
 
 /// Whether `to` may hold a copy of `from`.
 ///
@@ -72,7 +72,7 @@ fn file(from: &Path, to: &Path) -> io::Result<()> {
     let target = fs::File::create_new(to)?;
     target.set_len(length)?;
     let mut at = 0;
-    while let Some((start, end)) = data(&source, at, length)? {
+    while let Some((start, end)) = written(&source, at, length)? {
         io::Seek::seek(&mut source, io::SeekFrom::Start(start))?;
         let mut out = &target;
         io::Seek::seek(&mut out, io::SeekFrom::Start(start))?;
@@ -80,19 +80,6 @@ fn file(from: &Path, to: &Path) -> io::Result<()> {
         at = end;
     }
     target.sync_all()
-}
-
-/// The next bytes that were written, from `at` on.
-fn data(file: &fs::File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
-    use rustix::fs::{SeekFrom, seek};
-    if length <= at {
-        return Ok(None);
-    }
-    match seek(file, SeekFrom::Data(at)) {
-        Ok(start) => Ok(Some((start, seek(file, SeekFrom::Hole(start))?))),
-        Err(rustix::io::Errno::NXIO) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 #[cfg(test)]

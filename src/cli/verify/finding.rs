@@ -1,6 +1,7 @@
 //! What is told about a file.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cli::log_file::LogFileError;
@@ -51,11 +52,17 @@ impl Finding {
     /// What reading a log came upon.
     pub fn of_log(error: LogFileError) -> Finding {
         match error {
-            LogFileError::Read { path, error } => {
-                Finding::unseen(&path, format!("cannot be read: {error}"))
-            }
+            LogFileError::Read { path, error } => Finding::unread(&path, &error),
             LogFileError::Corrupt { path, what } => Finding::damage(&path, None, what),
         }
+    }
+
+    /// Something that was listed can't be read. A running broker removes what waits for it.
+    pub fn unread(path: &Path, error: &io::Error) -> Finding {
+        if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() {
+            return Finding::note(path, "is gone since it was listed: a server has removed it");
+        }
+        Finding::unseen(path, format!("cannot be read: {error}"))
     }
 
     /// An object on a line.

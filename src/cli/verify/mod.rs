@@ -101,9 +101,10 @@ pub fn run(options: &VerifyOptions, out: &mut dyn Write) -> Result<Verdict, Veri
     let started = Instant::now();
     let mut findings = Vec::new();
     let mut partitions = partitions(&options.directory, &mut findings)?;
+    // Before the logs, which may grow meanwhile: what it promises must be there.
+    let at_root = root::Root::read(&options.directory, &mut findings);
     walk(&mut partitions, options);
     let mut counts = Counts { partitions: partitions.len(), ..Counts::default() };
-    let at_root = root::Root::read(&options.directory, &mut findings);
     for partition in &mut partitions {
         let cleaned = at_root.as_ref().and_then(|it| it.cleaned_up_to(partition));
         partition.check(cleaned, &mut findings);
@@ -244,4 +245,31 @@ fn report(
 
 fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A running server removes folders while this looks: nothing is wrong with them, nor is there
+    /// anything to look at.
+    #[test]
+    fn what_is_removed_meanwhile_is_told_as_a_note() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let folder = root.path().join("topic-0");
+        std::fs::create_dir(&folder).expect("created");
+        std::fs::write(folder.join("00000000000000000000.log"), [1; 100]).expect("written");
+        let mut findings = Vec::new();
+        let mut partition = Partition::list(&folder, &mut findings);
+        std::fs::remove_dir_all(&folder).expect("removed");
+        let walked = segment::walk(&partition, 0, false, &ProgressBar::hidden());
+        partition.segments[0].walked = Some(walked);
+        partition.check(None, &mut findings);
+        Partition::list(&folder, &mut findings);
+        let about_logs = |it: &&Finding| !it.path.ends_with("partition.metadata");
+        let found: Vec<&Finding> = findings.iter().filter(about_logs).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(findings.iter().all(|it| it.kind == Kind::Note), "{findings:?}");
+        assert!(!partition.is_seen);
+    }
 }

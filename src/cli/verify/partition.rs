@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::epochs::{self, Changes};
-use super::finding::{Finding, Kind, Limited};
+use super::finding::{Finding, Limited};
 use super::index::{self, Paths};
 use super::root;
 use super::transactions::{self, Event};
@@ -29,6 +29,8 @@ pub struct Walked {
     pub gaps: Vec<(u64, i64, i64)>,
     /// Leader epochs of the batches.
     pub epochs: Changes,
+    /// Whether all of it could be read.
+    pub is_seen: bool,
     /// What happened to transactions.
     pub events: Vec<Event>,
     /// What is wrong with the segment's files.
@@ -84,7 +86,7 @@ impl Partition {
         let mut names: Vec<String> = match entries {
             Ok(entries) => entries.iter().map(|it| lossy(&it.path())).collect(),
             Err(error) => {
-                findings.push(Finding::unseen(path, format!("cannot be read: {error}")));
+                findings.push(Finding::unread(path, &error));
                 partition.is_seen = false;
                 return partition;
             }
@@ -148,9 +150,7 @@ impl Partition {
     pub fn check(&mut self, cleaned: Option<i64>, findings: &mut Vec<Finding>) {
         for segment in &mut self.segments {
             if let Some(walked) = &mut segment.walked {
-                let is_unseen =
-                    |it: &Finding| it.kind == Kind::Unseen && it.path == segment.paths.log;
-                self.is_seen &= !walked.findings.iter().any(is_unseen);
+                self.is_seen &= walked.is_seen;
                 findings.append(&mut walked.findings);
             }
         }

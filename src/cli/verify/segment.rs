@@ -19,11 +19,12 @@ const TAIL_WINDOW_BYTES: u64 = 1 << 20;
 /// Reads a segment of the partition.
 pub fn walk(partition: &Partition, number: usize, is_deep: bool, progress: &ProgressBar) -> Walked {
     let segment = &partition.segments[number];
-    let mut walked = Walked::default();
+    let mut walked = Walked { is_seen: true, ..Walked::default() };
     let mut log = match LogFile::open(&segment.paths.log) {
         Ok(log) => log,
         Err(error) => {
             walked.findings.push(Finding::of_log(error));
+            walked.is_seen = false;
             return walked;
         }
     };
@@ -39,13 +40,15 @@ pub fn walk(partition: &Partition, number: usize, is_deep: bool, progress: &Prog
         walked: &mut walked,
     };
     if let Err(error) = walk.run(&mut log, progress) {
+        walk.walked.is_seen = false;
         walk.walked.findings.push(Finding::of_log(error));
     }
     let Walk { found, indexes, .. } = walk;
     let (has_offsets, has_times) = indexes.are_there();
     walked.findings.extend(indexes.finish(log.length()));
     walked.findings.extend(found.into_findings());
-    if log.length() != 0 && partition.is_log() {
+    // Of a log that a server has removed meanwhile, the indexes are gone, too.
+    if log.length() != 0 && partition.is_log() && segment.paths.log.exists() {
         for (is_there, path) in
             [(has_offsets, &segment.paths.offsets), (has_times, &segment.paths.times)]
         {

@@ -397,7 +397,7 @@ fn a_restart_scans_what_the_checkpoint_does_not_know() {
     let checked = |case: &str| of("page-cache", case, "checked_bytes");
     assert_eq!(checked("killed-before-checkpoint"), 4_148_287);
     assert_eq!(checked("killed"), 1_021_531);
-    assert_eq!(of("page-cache", "killed", "headers_read"), 267);
+    assert_eq!(of("page-cache", "killed", "headers_read"), 133);
     assert_eq!(of("page-cache", "killed-two-days-ago", "headers_read"), 133);
     let bases = of("page-cache", "index-removed", "rebuilt_index_bases");
     assert_eq!(bases, Value::from(vec![0, 1005, 2010, 3015]));

@@ -287,8 +287,8 @@ fn pictures(recorder: &mut Recorder) {
     recorder.picture(Picture::new(
         "headers",
         "Batch headers that a start reads",
-        "Headers of everything written within a day are read after any stop, since the state of \
-         producers is rebuilt from them; two days later only those of the last segment.",
+        "After a stop in order only the tail's; after a kill those from the newest producer \
+         snapshot on, which a roll writes, and of segments that the checkpoint doesn't know.",
         by_case(&["headers_read"]),
     ));
     recorder.picture(Picture::new(
@@ -315,8 +315,8 @@ fn notes(recorder: &mut Recorder) {
          written, which happens once a minute by default and every 100 ms here.",
     );
     recorder.note(
-        "uringlog writes no producer snapshots and reads headers of a day instead; Kafka reads its \
-         snapshots and headers behind the last one, and may trust sealed segments at once.",
+        "Both servers read the newest producer snapshot and the headers behind it; results of \
+         before there were snapshots here show headers of a day.",
     );
     recorder.note(
         "SIGKILL takes a process and leaves the page cache: nothing that was written is lost, in \

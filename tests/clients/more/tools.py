@@ -1,6 +1,6 @@
-"""Gets the clients of other languages ready: packages from npm, PyPI, Go's proxy and
-Maven, kept in the cache, built once for each change of the sources. Each function here gives a function
-that prepares one program and returns its command.
+"""Gets the clients of other languages ready: packages from npm, PyPI, Go's proxy and Maven, kept
+in the cache, built once for each change of the sources. Each function here gives a function that
+prepares one program and returns its command.
 """
 
 import hashlib

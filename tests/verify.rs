@@ -89,8 +89,8 @@ fn damage_is_found() {
     }
 }
 
-/// A segment that can't be read says nothing of what else is there: no checkpoint, snapshot or epoch
-/// is called wrong for it.
+/// A segment that can't be read says nothing of what else is there: no checkpoint, snapshot or
+/// epoch is called wrong for it.
 #[test]
 fn what_could_not_be_looked_at_is_no_damage() {
     let archive = archives(|it| it == "transactions").pop().expect("an archive of that name");

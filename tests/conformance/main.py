@@ -118,6 +118,9 @@ EXPLAINED = {
     ("librdkafka-classic", "0081-admin", "uringlog-2"):
         "it names the broker of each new partition; which shard a partition belongs to is decided "
         "by uringlog",
+    ("kafka-python", "test_admin_integration.py::test_alter_partition_reassignments",
+     "uringlog-2"):
+        "it asks for a replica on every broker; shards are brokers of one replica",
 }
 
 

@@ -82,12 +82,30 @@ def consumer(bootstrap, group, instance=None, **more):
     return Consumer(settings)
 
 
-def copier_main(bootstrap, number):
+# What a copier did last, for when it stands still.
+LAST = []
+
+
+def trace(text):
+    """Keeps the last steps of a copier where the checker finds them."""
+    LAST.append(f"{time.time():.3f} {text}")
+    del LAST[:-TRACE_LINES]
+    with open(TRACE_PATH[0], "w") as out:
+        out.write("\n".join(LAST) + "\n")
+
+
+TRACE_LINES = 30
+TRACE_PATH = ["/dev/null"]
+
+
+def copier_main(bootstrap, number, path):
     """Copies for ever; ends by a signal. A transaction that fails is aborted and done again."""
+    TRACE_PATH[0] = path
     while True:
         try:
             copy(bootstrap, number)
-        except KafkaException:
+        except KafkaException as error:
+            trace(f"a new producer: {error}")
             time.sleep(0.2)
 
 
@@ -99,6 +117,7 @@ def copy(bootstrap, number):
          "transaction.timeout.ms": 10_000, **QUIET}
     )
     try:
+        trace("init")
         writer.init_transactions(30)
         while True:
             messages = [it for it in reader.consume(BATCH, 0.5) if it.error() is None]
@@ -110,6 +129,8 @@ def copy(bootstrap, number):
 
 def copied(reader, writer, messages):
     """Whether the transaction with these was committed; raises what only a new producer mends."""
+    places = sorted({it.partition() for it in messages})
+    trace(f"begin: {len(messages)} records of {places}")
     writer.begin_transaction()
     try:
         for message in messages:
@@ -117,15 +138,19 @@ def copied(reader, writer, messages):
         positions = reader.position(reader.assignment())
         writer.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), 10)
     except KafkaException as error:
+        trace(f"offsets: {error}")
         if not error.args[0].txn_requires_abort():
             raise
         writer.abort_transaction(30)
         return False
     while True:
         try:
+            trace("commit")
             writer.commit_transaction(10)
+            trace("committed")
             return True
         except KafkaException as error:
+            trace(f"commit: {error}")
             if error.args[0].retriable():
                 continue
             if not error.args[0].txn_requires_abort():
@@ -203,7 +228,8 @@ class Chaos:
             path = str(self.work / f"producer-{number}.json")
             self.spawn(f"producer-{number}", producer_main, number, self.ends_at, path)
         for number in range(COPIERS):
-            self.spawn(f"copier-{number}", copier_main, number)
+            path = str(self.work / f"copier-{number}.txt")
+            self.spawn(f"copier-{number}", copier_main, number, path)
         for number in range(READERS):
             self.spawn(f"reader-{number}", reader_main, number, "classic")
 
@@ -240,10 +266,24 @@ class Chaos:
             except KafkaException:
                 continue
         watcher.close()
+        if lag != 0:
+            self.explain()
         for name, (process, _, _) in self.clients.items():
             process.kill()
             process.join()
         return lag
+
+    def explain(self):
+        """What stands still: the group, the transactions, the last steps of each copier."""
+        for command in (["groups", "--describe", "--group", "copiers"], ["transactions", "list"]):
+            tool, *rest = command
+            told = lib.run([lib.KAFKA, tool, "--bootstrap-server", self.bootstrap, *rest])
+            print(told.stdout.decode(), told.stderr.decode())
+        for number in range(COPIERS):
+            print((self.work / f"copier-{number}.txt").read_text())
+            one = ["transactions", "--bootstrap-server", self.bootstrap, "describe"]
+            told = lib.run([lib.KAFKA, *one, "--transactional-id", f"copier-{number}"])
+            print(told.stdout.decode(), told.stderr.decode())
 
     def check(self, report):
         results = [json.loads((self.work / f"producer-{it}.json").read_text())

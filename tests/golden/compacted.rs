@@ -127,9 +127,11 @@ impl Replay {
                 self.configs.extend(configs);
                 self.spec.config = resolve(&self.configs);
                 self.log.reconfigure(self.spec.config.clone());
-                // The cleaner's thread looks for expired segments every time it wakes.
+            }
+            Event::Retain if self.is_running => {
                 self.log.retain(now);
             }
+            Event::Retain => {}
             Event::Stop => {
                 let plan = self.log.close(now);
                 self.run(plan, now);

@@ -16,6 +16,9 @@ pub enum Event {
     Start,
     Append(RecordBatch),
     Clean,
+    /// The cleaner's thread looks for expired segments of all topics: behind each round, whichever
+    /// topic that was of, and whenever it wakes and finds nothing to clean.
+    Retain,
     Stop,
     /// A copy was taken.
     Copied(PathBuf),
@@ -52,7 +55,10 @@ fn history(root: &Path, table: &toml::Table, creation: &toml::Value) -> History 
         match text_of(step, "kind") {
             "alter-config" if is_ours => events.push((at, 0, Event::Configure(configs(step)))),
             "start" => events.push((at, 0, Event::Start)),
-            "stop" => events.push((at, 2, Event::Stop)),
+            "stop" => {
+                events.push((at, 2, Event::Retain));
+                events.push((at, 2, Event::Stop));
+            }
             "snapshot" => {
                 let copy = root.join(text_of(step, "dir"));
                 copies.push(copy.clone());
@@ -62,9 +68,11 @@ fn history(root: &Path, table: &toml::Table, creation: &toml::Value) -> History 
         }
     }
     for pass in table["clean"].as_array().expect("passes") {
+        let at = time_of(pass, "logged_ms");
         if text_of(pass, "topic") == topic {
-            events.push((time_of(pass, "logged_ms"), 0, Event::Clean));
+            events.push((at, 0, Event::Clean));
         }
+        events.push((at, 1, Event::Retain));
     }
     let acked: BTreeMap<u64, Timestamp> = steps(table)
         .filter(|step| text_of(step, "kind") == "append" && text_of(step, "topic") == topic)

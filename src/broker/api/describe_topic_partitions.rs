@@ -2,7 +2,7 @@
 //!
 //! - No topics means all of them. They come in the order of their names, from the cursor on; the
 //!   answer's cursor says where to go on.
-//! - At most [`PARTITIONS_MAX`] partitions a page, whatever the client wants
+//! - At most `PARTITIONS_MAX` partitions a page, whatever the client wants
 //!   (`max.request.partition.size.limit`).
 
 use std::collections::BTreeSet;

@@ -81,7 +81,7 @@ impl Decoder {
     /// Reads a record's key and value.
     ///
     /// # Errors
-    /// [`MissingKey`]; whatever else is wrong becomes text.
+    /// `MissingKey`; whatever else is wrong becomes text.
     pub fn read(
         self,
         offset: i64,

@@ -190,7 +190,7 @@ pub struct OldBatch {
 /// Reads a batch of an old format; a packed one is unpacked.
 ///
 /// # Errors
-/// [`LogFileError`].
+/// `LogFileError`.
 pub fn old_batch(log: &mut LogFile, found: Found) -> Result<OldBatch, LogFileError> {
     let (record, codec) = read(log, found)?;
     let (last_offset, is_valid) = (record.offset, record.is_valid);

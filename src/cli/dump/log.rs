@@ -153,7 +153,7 @@ fn dump_batch(
 /// The records of a batch, unpacked.
 ///
 /// # Errors
-/// [`LogFileError`].
+/// `LogFileError`.
 pub fn payload(log: &mut LogFile, found: Found, codec: Codec) -> Result<Vec<u8>, LogFileError> {
     let bytes = log.bytes(found.at, found.size)?;
     let packed = bytes.get(HEADER_BYTES..).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! `uringlog verify`: checks everything about a Kafka log directory that can be checked without
 //! changing it and without a server.
 //!
-//! Segments are read in parallel ([`segment`]); what spans segments follows ([`partition`]), then
-//! what lies at the root ([`root`]). What Kafka itself leaves behind is no finding.
+//! Segments are read in parallel (`segment`); what spans segments follows (`partition`), then
+//! what lies at the root (`root`). What Kafka itself leaves behind is no finding.
 
 pub mod args;
 mod epochs;

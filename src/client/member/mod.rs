@@ -4,7 +4,7 @@
 //! A task of its own does that, over connections of its own: a JoinGroup that waits for others
 //! would hold up every answer behind it. The reader of the partitions hears from it through
 //! [`Member::next`] and stops, commits and goes on accordingly. Decisions are made in [`decide`]
-//! and [`assign`], messages written in [`protocol`]; here they are carried out.
+//! and [`assign`], messages written in `protocol`; here they are carried out.
 
 pub mod assign;
 

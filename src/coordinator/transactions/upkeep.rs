@@ -36,7 +36,7 @@ impl Transactions {
     }
 
     /// Forgets ids that have not been used for `transactional.id.expiration.ms`, at most
-    /// [`EXPIRED_AT_ONCE`].
+    /// `EXPIRED_AT_ONCE`.
     pub fn expire_ids(&mut self, now: Timestamp) -> Vec<Change> {
         let expiration_ms = i64::try_from(self.settings.id_expiration_ms).unwrap_or(i64::MAX);
         let limit = Timestamp(now.0.saturating_sub(expiration_ms));

@@ -42,9 +42,18 @@ pub async fn answer(
                 describe(described, found, &node.image())
                     .with_authorized_operations(operations(asked, GROUP_OPERATIONS))
             }
-            Ok(Answer::ConsumerDescribe(None)) => described
-                .with_error_code(ErrorCode::GroupIdNotFound.to_wire())
-                .with_error_message(Some(text(&format!("Group {name} is not a consumer group.")))),
+            Ok(Answer::ConsumerDescribe(None)) => {
+                let is_there = ask_named(node, &name, Request::Describe(name.clone())).await;
+                let message = match is_there {
+                    Ok(Answer::Describe(Some(_))) => {
+                        format!("Group {name} is not a consumer group.")
+                    }
+                    _ => format!("Group {name} not found."),
+                };
+                described
+                    .with_error_code(ErrorCode::GroupIdNotFound.to_wire())
+                    .with_error_message(Some(text(&message)))
+            }
             Ok(_) => unreachable!("a description is answered as one"),
             Err(code) => described.with_error_code(code.to_wire()),
         });

@@ -78,7 +78,7 @@ def read_properties(path):
 def topics_on_disk(data):
     """{topic: (id, partitions, highest leader epoch)} from the partition folders."""
     found = {}
-    for folder in dump.partitions(data):
+    for folder in dump.all_partitions(data):
         topic, partition = re.fullmatch(r"(.+)-(\d+)", folder.name).groups()
         identity = re.search(r"topic_id: (\S+)", (folder / "partition.metadata").read_text())[1]
         known, partitions, epoch = found.get(topic, (identity, 0, 0))

@@ -301,6 +301,8 @@ fn offsets_say_what_a_consumer_may_read() {
     let early = values(&results, "readable_before_durable_max", &[]);
     assert_eq!(early[..2], [0; 2].map(Value::from));
     assert!(early[2..].iter().all(|it| Some(0) < it.as_u64()), "{early:?}");
+    let committed = values(&results, "committed_offset", &[]);
+    assert_eq!(committed, [4; 4].map(Value::from));
     let after_stop = values(&results, "recovery_point_after_stop", &[]);
     assert_eq!(after_stop, [20; 4].map(Value::from));
     assert_eq!(files(&out, ".svg").len(), 10, "{:?}", files(&out, ".svg"));

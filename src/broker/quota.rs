@@ -7,12 +7,13 @@
 //! does.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use crate::broker::settings::Quotas;
 use crate::format::kraft_users::QuotaEntity;
 
 /// The user of a connection without authentication.
-pub const ANONYMOUS: &str = "ANONYMOUS";
+const ANONYMOUS: &str = "ANONYMOUS";
 
 /// Kafka's names of the parts of an entity.
 pub mod part {
@@ -48,7 +49,7 @@ pub struct Limit {
     /// Bytes a second.
     pub rate: f64,
     /// User and client id that are counted together; an empty one means all.
-    pub shared_by: (String, String),
+    pub shared_by: Rc<(String, String)>,
 }
 
 impl Limit {
@@ -60,7 +61,7 @@ impl Limit {
 }
 
 /// The quota that goes for a client, by Kafka's precedence; `None` when nobody set one.
-pub fn limit(
+fn limit(
     quotas: &BTreeMap<QuotaEntity, Quotas>,
     (user, client_id): (&str, &str),
     key: &str,
@@ -86,7 +87,7 @@ pub fn limit(
     ];
     levels.into_iter().find_map(|(entity, (user, client_id))| {
         let rate = *quotas.get(&entity)?.get(key)?;
-        Some(Limit { rate, shared_by: (user.to_owned(), client_id.to_owned()) })
+        Some(Limit { rate, shared_by: Rc::new((user.to_owned(), client_id.to_owned())) })
     })
 }
 
@@ -161,10 +162,42 @@ fn seconds(ms: u64) -> f64 {
 /// What the clients of one shard have sent or fetched.
 #[derive(Debug, Default)]
 pub struct Meters {
-    clients: HashMap<(&'static str, (String, String)), Meter>,
+    clients: HashMap<(&'static str, Rc<(String, String)>), Meter>,
+    found: Found,
+}
+
+/// The quotas that clients were found to have, by kind and client id, in this version of the
+/// settings: a request shouldn't look through all levels of precedence.
+#[derive(Debug, Default)]
+struct Found {
+    version: u64,
+    by_client: HashMap<&'static str, HashMap<String, Option<Limit>>>,
 }
 
 impl Meters {
+    /// The quota that goes for a client of this id, in settings of this version; `None` when nobody
+    /// set one.
+    pub fn limit(
+        &mut self,
+        (quotas, version): (&BTreeMap<QuotaEntity, Quotas>, u64),
+        key: &'static str,
+        client_id: &str,
+    ) -> Option<Limit> {
+        if self.found.version != version {
+            self.found = Found { version, ..Found::default() };
+        }
+        let by_client = self.found.by_client.entry(key).or_default();
+        if let Some(known) = by_client.get(client_id) {
+            return known.clone();
+        }
+        if METERS_MAX <= by_client.len() {
+            by_client.clear();
+        }
+        let found = limit(quotas, (ANONYMOUS, client_id), key);
+        by_client.insert(client_id.to_owned(), found.clone());
+        found
+    }
+
     /// Counts bytes of a client. Returns for how many milliseconds it has to wait; 0 when it may go
     /// on.
     pub fn record(&mut self, (key, limit): (&'static str, &Limit), bytes: u64, now_ms: u64) -> u64 {
@@ -272,7 +305,7 @@ mod tests {
     }
 
     fn client(rate: f64) -> Limit {
-        Limit { rate, shared_by: (String::new(), "c".to_owned()) }
+        Limit { rate, shared_by: Rc::new((String::new(), "c".to_owned())) }
     }
 
     #[test]
@@ -301,11 +334,27 @@ mod tests {
     fn clients_are_counted_apart_and_within_a_limit() {
         let mut meters = Meters::default();
         for number in 0..u64_of(METERS_MAX) + 5 {
-            let shared_by = (String::new(), number.to_string());
+            let shared_by = Rc::new((String::new(), number.to_string()));
             let limit = Limit { rate: 1.0, shared_by };
             assert_eq!(meters.record((PRODUCER_BYTE_RATE, &limit), 10, number), 0);
         }
         assert_eq!(meters.clients.len(), METERS_MAX);
+    }
+
+    #[test]
+    fn a_quota_is_looked_for_once_in_each_version_of_the_settings() {
+        let (mut meters, client) = (Meters::default(), ("client-id", Some("c")));
+        let (before, after) = (quotas(&[(&[client], 1.0)]), quotas(&[(&[client], 2.0)]));
+        let mut rate = |quotas: &BTreeMap<_, _>, version, client: &str| {
+            meters.limit((quotas, version), PRODUCER_BYTE_RATE, client).map(|it| it.rate)
+        };
+        assert_eq!(rate(&before, 1, "c"), Some(1.0));
+        assert_eq!(rate(&after, 1, "c"), Some(1.0), "the version is what tells");
+        assert_eq!(rate(&after, 2, "c"), Some(2.0));
+        for number in 0..=METERS_MAX {
+            assert_eq!(rate(&after, 2, &number.to_string()), None);
+        }
+        assert!(meters.found.by_client[PRODUCER_BYTE_RATE].len() <= METERS_MAX);
     }
 
     #[test]

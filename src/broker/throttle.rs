@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::broker::node::Node;
-use crate::broker::quota::{ANONYMOUS, CONSUMER_BYTE_RATE, Limit, PRODUCER_BYTE_RATE, limit};
+use crate::broker::quota::{CONSUMER_BYTE_RATE, Limit, PRODUCER_BYTE_RATE};
 use crate::shard::ConnectionInfo;
 use crate::wire::frame::RequestHeader;
 
@@ -52,19 +52,20 @@ impl Node {
     }
 
     /// The most bytes that the client's rate can give at once; `None` when it has no quota.
-    pub(crate) fn bytes_at_once(&self, key: &str, header: &RequestHeader) -> Option<i32> {
+    pub(crate) fn bytes_at_once(&self, key: &'static str, header: &RequestHeader) -> Option<i32> {
         let most = self.limit(key, header)?.at_once();
         let most = Duration::try_from_secs_f64(most.max(0.0)).map_or(u64::MAX, |it| it.as_secs());
         Some(i32::try_from(most).unwrap_or(i32::MAX).max(1))
     }
 
-    fn limit(&self, key: &str, header: &RequestHeader) -> Option<Limit> {
+    fn limit(&self, key: &'static str, header: &RequestHeader) -> Option<Limit> {
         let image = self.image();
         let quotas = image.settings().quotas();
         if quotas.is_empty() {
             return None;
         }
-        limit(quotas, (ANONYMOUS, header.client_id.as_deref().unwrap_or("")), key)
+        let client_id = header.client_id.as_deref().unwrap_or("");
+        self.meters.borrow_mut().limit((quotas, image.version), key, client_id)
     }
 }
 

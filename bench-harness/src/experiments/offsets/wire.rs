@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use uringlog::client::{FetchFrom, FetchLimits};
+use uringlog::client::{Client, Committed, FetchFrom, FetchLimits, TopicPartition};
 use uringlog::format::checkpoint;
 use uringlog::now;
 
@@ -17,6 +17,8 @@ use crate::record::{Recorder, Table, unit};
 use crate::run::Context;
 
 const TOPIC: &str = "offsets";
+/// The group that the consumer commits for.
+const GROUP: &str = "offsets";
 /// Where brokers keep recovery points; written at a clean stop, and from time to time.
 const CHECKPOINT: &str = "recovery-point-offset-checkpoint";
 const DOCUMENT: &str = "what the document says that each offset means";
@@ -28,6 +30,7 @@ struct Answers {
     high_watermark: i64,
     earliest: u64,
     latest: u64,
+    committed: i64,
     position: u64,
 }
 
@@ -45,16 +48,18 @@ pub fn run(
     let checkpoint = server.data.join(CHECKPOINT);
     server.stop()?;
     let recovery_point = recovery_point(&checkpoint)?;
-    let Answers { earliest, latest, position, .. } = answers;
+    let Answers { earliest, latest, committed, position, .. } = answers;
     recorder.figure("log_start_offset", answers.log_start, unit::OFFSET);
     recorder.figure("high_watermark", answers.high_watermark, unit::OFFSET);
     recorder.figure("earliest_offset", earliest, unit::OFFSET);
     recorder.figure("latest_offset", latest, unit::OFFSET);
+    recorder.figure("committed_offset", committed, unit::OFFSET);
     recorder.figure("position", position, unit::OFFSET);
     recorder.figure("recovery_point_after_stop", recovery_point, unit::OFFSET);
     recorder.expect("latest_offset", (latest, programme.records), DOCUMENT);
     recorder.expect("high_watermark", (answers.high_watermark, programme.records), DOCUMENT);
     recorder.expect("position", (position, programme.consumed), DOCUMENT);
+    recorder.expect("committed_offset", (committed, programme.committed()), DOCUMENT);
     let after_stop = (recovery_point, programme.records);
     recorder.expect("recovery_point_after_stop", after_stop, DOCUMENT);
     let mut table = Table::new("What a server says of offsets", &["offset", "asked by", "value"]);
@@ -63,6 +68,7 @@ pub fn run(
         ("earliest", "ListOffsets", earliest.to_string()),
         ("high watermark", "Fetch", answers.high_watermark.to_string()),
         ("latest", "ListOffsets", latest.to_string()),
+        ("committed", "OffsetFetch", committed.to_string()),
         ("position", "the consumer", position.to_string()),
         ("recovery point", "its file, after a clean stop", recovery_point.to_string()),
     ] {
@@ -99,7 +105,9 @@ async fn answers(
         }
         position = position.max(end.min(programme.consumed));
         if position == programme.consumed {
+            let committed = committed(&client, programme.committed()).await?;
             return Ok(Answers {
+                committed,
                 log_start: fetched.log_start,
                 high_watermark: fetched.high_watermark,
                 earliest: sink.start(0).await?,
@@ -108,6 +116,19 @@ async fn answers(
             });
         }
     }
+}
+
+/// Commits an offset for a group, and asks what it has committed: a group without members, as the
+/// consumer was given its partition.
+async fn committed(client: &Client, offset: u64) -> Result<i64, Failure> {
+    let at = TopicPartition::new(TOPIC, 0);
+    let offset = i64::try_from(offset).expect("records are few");
+    let place = [at.clone()];
+    let commit = Committed { at, offset, leader_epoch: -1, metadata: String::new() };
+    client.commit_offsets(GROUP, &[commit]).await?;
+    let found = client.committed_offsets_of(GROUP, &place).await?;
+    let nothing = || Failure::Wrong("what was committed is not there".to_owned());
+    found.first().map(|it| it.offset).ok_or_else(nothing)
 }
 
 /// Of the topic's only partition.

@@ -1,7 +1,7 @@
 //! What a change of configs means: the records that make it, or why it is refused. Checks and words
 //! are Kafka's (`ConfigurationControlManager`, `ConfigAdminManager`).
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::broker::config::{self, ServerConfig, TopicConfigs};
 use crate::broker::errors::Refusal;
@@ -290,8 +290,8 @@ fn records(
 
 /// Names that a list has more than once.
 pub fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> bool {
-    let mut seen: BTreeMap<&str, ()> = BTreeMap::new();
-    names.into_iter().any(|name| seen.insert(name, ()).is_some())
+    let mut seen = BTreeSet::new();
+    names.into_iter().any(|name| !seen.insert(name))
 }
 
 #[cfg(test)]

@@ -86,8 +86,11 @@ impl Peers {
     }
 }
 
-/// Carries out what other shards ask, until they are gone.
+/// Carries out what other shards ask, until they are gone. Not before this shard serves: a topic
+/// that it doesn't show yet would be taken for a deleted one, and a transaction for finished whose
+/// marker is missing here.
 pub async fn obey(node: Rc<Node>, mut inbox: Inbox<PeerOrder>) {
+    node.served().await;
     while let Some(order) = inbox.receive().await {
         // Whoever asked may be gone.
         match order {

@@ -138,7 +138,7 @@ impl Sessions {
         Ok(context)
     }
 
-    /// Which partitions of the request the answer has to name, by their place.
+    /// Which partitions of the request the answer has to name, by their place; `None` for all.
     ///
     /// # Errors
     /// INVALID_FETCH_SESSION_EPOCH when a further request came meanwhile,
@@ -148,10 +148,8 @@ impl Sessions {
         context: Context,
         request: &FetchRequest,
         answers: &[PartitionAnswer],
-    ) -> Result<Vec<bool>, ErrorCode> {
-        let Context::Incremental { id, epoch } = context else {
-            return Ok(vec![true; answers.len()]);
-        };
+    ) -> Result<Option<Vec<bool>>, ErrorCode> {
+        let Context::Incremental { id, epoch } = context else { return Ok(None) };
         let session = self.sessions.get(&id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
         if session.epoch != epoch {
             return Err(ErrorCode::InvalidFetchSessionEpoch);
@@ -159,7 +157,7 @@ impl Sessions {
         let is_new = |(topic, answer): (&TopicKey, &PartitionAnswer)| {
             session.find(topic, answer.index).is_none_or(|cached| cached.must_tell(answer))
         };
-        Ok(topics(request).zip(answers).map(is_new).collect())
+        Ok(Some(topics(request).zip(answers).map(is_new).collect()))
     }
 
     /// The answer is on its way: what it tells is known to the client from here on. A full

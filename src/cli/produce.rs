@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
@@ -17,7 +17,7 @@ use super::{output, topic};
 use crate::client::{Acks, Client, ClientOptions};
 use crate::format::batch::Codec;
 use crate::format::record::NewRecord;
-use crate::units::Timestamp;
+use crate::shard::now;
 
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -121,11 +121,6 @@ fn summary(window: &Window, elapsed: Duration) -> String {
         elapsed.as_secs_f64(),
         output::byte_rate(window.bytes(), elapsed)
     )
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// The partitions that may be written to: the one that the user names, or all.

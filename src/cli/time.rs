@@ -1,12 +1,12 @@
 //! Times and spans as people write them. What time it is now is an argument.
 
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-const SECOND_MS: i64 = 1_000;
-const MINUTE_MS: i64 = 60 * SECOND_MS;
-const HOUR_MS: i64 = 60 * MINUTE_MS;
-const DAY_MS: i64 = 24 * HOUR_MS;
+/// Milliseconds of each.
+pub(super) const SECOND_MS: i64 = 1_000;
+pub(super) const MINUTE_MS: i64 = 60 * SECOND_MS;
+pub(super) const HOUR_MS: i64 = 60 * MINUTE_MS;
+pub(super) const DAY_MS: i64 = 24 * HOUR_MS;
 
 const SHORT_UNITS: &[(&str, i64)] = &[
     ("ms", 1),
@@ -78,8 +78,7 @@ impl FromStr for Span {
 
 /// The time now, in milliseconds since 1970.
 pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    crate::shard::now().0
 }
 
 /// A time in UTC to the millisecond, in the form of RFC 3339; a dash for what is no time.

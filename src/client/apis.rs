@@ -1,61 +1,59 @@
-//! The APIs that the client calls beyond those that this broker advertises, and the shapes of their
-//! answers.
-//!
-//! What the client may ask of any Kafka is more than what the broker of this crate serves, so the
-//! client has a table of its own. Versions end where `kafka-protocol` ends; names and numbers are
-//! those of Kafka's message definitions.
+//! The shapes of the answers that the client reads, and where its versions end before the broker's.
 
 use super::error::ClientError;
 use crate::wire::guard::{
     BOOL, Field, INT8, INT16, INT32, INT32S, INT64, Kind, TEXTS, UUID, dropped, field,
 };
-use crate::wire::versions::{self, ApiRange};
+use crate::wire::versions::{self, ApiRange, api};
 
 /// An API with the shape of its answer.
 #[derive(Debug)]
 pub(super) struct Called {
-    pub range: ApiRange,
+    pub key: i16,
+    /// The newest version that is asked in, where that isn't the broker's.
+    max: Option<i16>,
     pub answer: &'static [Field],
 }
 
-const fn called(
-    key: i16,
-    name: &'static str,
-    (min, max): (i16, i16),
-    (flexible_from, answer): (i16, &'static [Field]),
-) -> Called {
-    Called { range: ApiRange { key, name, min, max, served_min: min, flexible_from }, answer }
+const fn called(key: i16, answer: &'static [Field]) -> Called {
+    Called { key, max: None, answer }
 }
 
-/// What [`super::Connection::ask`] can ask.
+const fn up_to(max: i16, key: i16, answer: &'static [Field]) -> Called {
+    Called { key, max: Some(max), answer }
+}
+
+/// What [`super::Connection::ask`] can ask. From OffsetCommit and OffsetFetch 10 on topics are named
+/// by id, which the client has no use for; `kafka-protocol` has no DescribeLogDirs 5.
 pub(super) const CALLED: &[Called] = &[
-    called(8, "OffsetCommit", (2, 9), (8, OFFSET_COMMIT_ANSWER)),
-    called(9, "OffsetFetch", (1, 9), (6, OFFSET_FETCH_ANSWER)),
-    called(10, "FindCoordinator", (0, 6), (3, FIND_COORDINATOR_ANSWER)),
-    called(11, "JoinGroup", (0, 9), (6, JOIN_GROUP_ANSWER)),
-    called(12, "Heartbeat", (0, 4), (4, HEARTBEAT_ANSWER)),
-    called(13, "LeaveGroup", (0, 5), (4, LEAVE_GROUP_ANSWER)),
-    called(14, "SyncGroup", (0, 5), (4, SYNC_GROUP_ANSWER)),
-    called(15, "DescribeGroups", (0, 6), (5, DESCRIBE_GROUPS_ANSWER)),
-    called(16, "ListGroups", (0, 5), (3, LIST_GROUPS_ANSWER)),
-    called(21, "DeleteRecords", (0, 2), (2, DELETE_RECORDS_ANSWER)),
-    called(35, "DescribeLogDirs", (1, 4), (2, DESCRIBE_LOG_DIRS_ANSWER)),
-    called(37, "CreatePartitions", (0, 3), (2, CREATE_PARTITIONS_ANSWER)),
-    called(42, "DeleteGroups", (0, 2), (2, DELETE_GROUPS_ANSWER)),
-    called(44, "IncrementalAlterConfigs", (0, 1), (1, INCREMENTAL_ALTER_CONFIGS_ANSWER)),
-    called(47, "OffsetDelete", (0, 0), (i16::MAX, OFFSET_DELETE_ANSWER)),
-    called(60, "DescribeCluster", (0, 2), (0, DESCRIBE_CLUSTER_ANSWER)),
-    called(69, "ConsumerGroupDescribe", (0, 1), (0, CONSUMER_GROUP_DESCRIBE_ANSWER)),
+    up_to(9, api::OFFSET_COMMIT, OFFSET_COMMIT_ANSWER),
+    up_to(9, api::OFFSET_FETCH, OFFSET_FETCH_ANSWER),
+    called(api::FIND_COORDINATOR, FIND_COORDINATOR_ANSWER),
+    called(api::JOIN_GROUP, JOIN_GROUP_ANSWER),
+    called(api::HEARTBEAT, HEARTBEAT_ANSWER),
+    called(api::LEAVE_GROUP, LEAVE_GROUP_ANSWER),
+    called(api::SYNC_GROUP, SYNC_GROUP_ANSWER),
+    called(api::DESCRIBE_GROUPS, DESCRIBE_GROUPS_ANSWER),
+    called(api::LIST_GROUPS, LIST_GROUPS_ANSWER),
+    called(api::DELETE_RECORDS, DELETE_RECORDS_ANSWER),
+    up_to(4, api::DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_ANSWER),
+    called(api::CREATE_PARTITIONS, CREATE_PARTITIONS_ANSWER),
+    called(api::DELETE_GROUPS, DELETE_GROUPS_ANSWER),
+    called(api::INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_ANSWER),
+    called(api::OFFSET_DELETE, OFFSET_DELETE_ANSWER),
+    called(api::DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_ANSWER),
+    called(api::CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_DESCRIBE_ANSWER),
 ];
 
 /// The API, when [`super::Connection::ask`] knows it.
 pub(super) fn find(api_key: i16) -> Option<&'static Called> {
-    CALLED.iter().find(|one| one.range.key == api_key)
+    CALLED.iter().find(|one| one.key == api_key)
 }
 
-/// Versions and header forms of an API, of this table or the broker's.
-pub(super) fn range(api_key: i16) -> Option<&'static ApiRange> {
-    find(api_key).map(|one| &one.range).or_else(|| versions::find(api_key))
+/// Versions and header forms of an API: the broker's, as far as the client goes.
+pub(super) fn range(api_key: i16) -> Option<ApiRange> {
+    let max = find(api_key).and_then(|one| one.max);
+    versions::find(api_key).map(|range| ApiRange { max: max.unwrap_or(range.max), ..*range })
 }
 
 /// The name of any API of Kafka.
@@ -359,15 +357,14 @@ mod tests {
     #[test]
     fn versions_are_those_of_kafka_protocol() {
         for one in CALLED {
-            let key = kafka_protocol::messages::ApiKey::try_from(one.range.key).expect("known");
-            let theirs = key.valid_versions();
-            assert_eq!(one.range.min, theirs.min, "{key:?}");
+            let key = kafka_protocol::messages::ApiKey::try_from(one.key).expect("known");
+            let (range, theirs) = (range(one.key).expect("advertised"), key.valid_versions());
+            assert_eq!(range.min, theirs.min, "{key:?}");
             // Versions that name topics by id are not for a client that has names.
-            let by_id = [8, 9].contains(&one.range.key);
-            assert_eq!(one.range.max, if by_id { 9 } else { theirs.max }, "{key:?}");
-            assert_eq!(format!("{key:?}"), one.range.name);
+            let by_id = [api::OFFSET_COMMIT, api::OFFSET_FETCH].contains(&one.key);
+            assert_eq!(range.max, if by_id { 9 } else { theirs.max }, "{key:?}");
             for version in theirs.min..=theirs.max {
-                let flexible = one.range.is_flexible(version);
+                let flexible = range.is_flexible(version);
                 assert_eq!(key.request_header_version(version) == 2, flexible, "{key:?}");
                 assert_eq!(key.response_header_version(version) == 1, flexible, "{key:?}");
             }

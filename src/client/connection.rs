@@ -259,11 +259,12 @@ impl Connection {
         let malformed = |text| WireError::Malformed { api_key, version, text };
         let encoding = |text| ClientError::Encode(malformed(text));
         let size = request.compute_size(version).map_err(|why| encoding(why.to_string()))?;
-        let mut writer = header.start(&called.range, size);
+        let range = apis::range(api_key).expect("what is called is advertised");
+        let mut writer = header.start(&range, size);
         writer.message(request, version).map_err(encoding)?;
         let frame = writer.finish(ByteCount(0)).map_err(ClientError::Encode)?.freeze();
         let body = self.send(Encoded::whole(header, frame)).await?.body().await?;
-        let shape = (version, called.range.is_flexible(version));
+        let shape = (version, range.is_flexible(version));
         guard::check_fields(called.answer, shape, &body).map_err(|why| self.wrong(why))?;
         let decoded = Q::Response::decode(&mut body.freeze(), version);
         decoded.map_err(|why| self.wrong(malformed(why.to_string())))

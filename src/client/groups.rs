@@ -25,9 +25,9 @@ use super::error::ClientError;
 use super::member::protocol;
 use super::resources::only;
 use crate::wire::StrBytes;
+use crate::wire::error::ErrorCode;
 
-/// GROUP_ID_NOT_FOUND.
-const GROUP_ID_NOT_FOUND: i16 = 69;
+const GROUP_ID_NOT_FOUND: i16 = ErrorCode::GroupIdNotFound.to_wire();
 /// What a coordinator calls a group that it doesn't know, before it had an error for that.
 const DEAD: &str = "Dead";
 

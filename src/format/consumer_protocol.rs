@@ -12,6 +12,10 @@ const GENERATION_FROM: i16 = 2;
 const RACK_FROM: i16 = 3;
 /// Newest version of an assignment.
 const ASSIGNMENT_VERSION: i16 = 3;
+/// Version of subscriptions that are written: without a rack.
+const SUBSCRIPTION_VERSION: i16 = 2;
+/// What a member that has had no assignment yet calls its generation.
+const NO_GENERATION: i32 = -1;
 
 /// Topics with partitions.
 pub type NamedPartitions = Vec<(String, Vec<i32>)>;
@@ -25,6 +29,8 @@ pub struct Subscription {
     pub topics: Vec<String>,
     /// The partitions that it has; none before version 1.
     pub owned: NamedPartitions,
+    /// The generation that these are of; -1 when the member doesn't say.
+    pub generation: i32,
     /// Its rack.
     pub rack: Option<String>,
 }
@@ -40,11 +46,9 @@ impl Subscription {
         let topics = items(&mut reader, 2, |reader| text(reader).map(str::to_owned))?;
         skip_bytes(&mut reader)?;
         let owned = if version >= OWNED_FROM { partitions(&mut reader)? } else { Vec::new() };
-        if version >= GENERATION_FROM {
-            reader.i32()?;
-        }
+        let generation = if version >= GENERATION_FROM { reader.i32()? } else { NO_GENERATION };
         let rack = if version >= RACK_FROM { nullable_text(&mut reader)? } else { None };
-        Ok(Subscription { version, topics, owned, rack: rack.map(str::to_owned) })
+        Ok(Subscription { version, topics, owned, generation, rack: rack.map(str::to_owned) })
     }
 }
 
@@ -80,15 +84,26 @@ impl Assignment {
 /// When a topic's name is longer than 32,767 bytes.
 pub fn encode_assignment(version: i16, partitions: &[(String, Vec<i32>)]) -> Vec<u8> {
     let mut out = version.clamp(0, ASSIGNMENT_VERSION).to_be_bytes().to_vec();
-    put_count(&mut out, partitions.len());
-    for (topic, numbers) in partitions {
-        let length = i16::try_from(topic.len()).expect("a topic's name is short");
-        out.extend_from_slice(&length.to_be_bytes());
-        out.extend_from_slice(topic.as_bytes());
-        put_count(&mut out, numbers.len());
-        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
-    }
-    out.extend_from_slice(&(-1_i32).to_be_bytes());
+    put_partitions(&mut out, partitions);
+    put_no_user_data(&mut out);
+    out
+}
+
+/// A subscription: topics, and the partitions that the member has, of a generation.
+///
+/// # Panics
+/// When a topic's name is longer than 32,767 bytes.
+pub fn encode_subscription(
+    topics: &[String],
+    owned: &[(String, Vec<i32>)],
+    generation: i32,
+) -> Vec<u8> {
+    let mut out = SUBSCRIPTION_VERSION.to_be_bytes().to_vec();
+    put_count(&mut out, topics.len());
+    topics.iter().for_each(|topic| put_text(&mut out, topic));
+    put_no_user_data(&mut out);
+    put_partitions(&mut out, owned);
+    out.extend_from_slice(&generation.to_be_bytes());
     out
 }
 
@@ -100,6 +115,25 @@ pub fn subscribed_topics(metadata: &[u8]) -> Result<Vec<String>, CompactError> {
     let mut reader = Reader::new(metadata);
     let _version = reader.i16()?;
     items(&mut reader, 2, |reader| text(reader).map(str::to_owned))
+}
+
+fn put_partitions(out: &mut Vec<u8>, partitions: &[(String, Vec<i32>)]) {
+    put_count(out, partitions.len());
+    for (topic, numbers) in partitions {
+        put_text(out, topic);
+        put_count(out, numbers.len());
+        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let length = i16::try_from(text.len()).expect("a topic's name is short");
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn put_no_user_data(out: &mut Vec<u8>) {
+    out.extend_from_slice(&(-1_i32).to_be_bytes());
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
@@ -162,10 +196,11 @@ mod tests {
         let first = [&[0, 0][..], &topics].concat();
         let read = Subscription::decode(&first).expect("version 0");
         assert_eq!((read.topics.len(), read.owned.len(), read.rack), (1, 0, None));
+        assert_eq!(read.generation, NO_GENERATION);
         let last = [&[0, 3][..], &topics, &owned, &rest].concat();
         let read = Subscription::decode(&last).expect("version 3");
         assert_eq!(read.owned, [("a".to_owned(), vec![7])]);
-        assert_eq!(read.rack.as_deref(), Some("r"));
+        assert_eq!((read.generation, read.rack.as_deref()), (4, Some("r")));
         for length in 0..last.len() {
             assert!(Subscription::decode(&last[..length]).is_err(), "{length}");
         }

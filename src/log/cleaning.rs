@@ -421,6 +421,8 @@ impl PartitionLog {
             (Slice::Swap, Ok(())) => completed.swapped = Some(self.swapped(&mut round, now)),
             (Slice::Swap, Err(failure)) => {
                 round.give_up(RoundEnd::Failed(CleanError::Disk(failure.error)));
+                // What is there under which name tells recovery what to do: nothing is undone.
+                round.output = None;
                 self.cleaning.round = Some(round);
                 let state = swap_failed(&plan.steps[failure.step], failure);
                 completed.stopped = Some(self.stop(state));
@@ -503,11 +505,14 @@ impl PartitionLog {
         let is_wanted = self.config.cleanup_policy.compact
             && self.config.compaction_lag_max_ms != u64::MAX
             && !self.cleaning.is_under_way();
+        if !is_wanted {
+            return None;
+        }
         let dirty = self.cleaning.first_dirty.unwrap_or(self.cursors.log_start);
         let is_unknown = |it: &&SealedSegment| {
             it.first_timestamp.is_none() && 0 < it.size.0 && dirty < it.next_base
         };
-        self.sealed.iter().filter(|_| is_wanted).find(is_unknown)
+        self.sealed.iter().find(is_unknown)
     }
 }
 

@@ -222,7 +222,11 @@ impl PartitionLog {
 
     /// An offset that no record before `to` in a segment reaches: that of the first index entry
     /// from there on, or where the segment ends (`LocalLog#addAbortedTransactions`).
-    pub fn offset_bound(&self, segment: Offset, to: Position) -> Offset {
+    pub fn offset_bound(&self, (segment, file): (Offset, FileId), to: Position) -> Offset {
+        if self.open_log(segment) != Some(file) {
+            // The file is from before a cleaning: too high a bound does no harm.
+            return self.cursors.next;
+        }
         let (offsets, end) = if segment == self.active.base {
             (Some(self.active.index.offsets.as_slice()), self.cursors.next)
         } else {

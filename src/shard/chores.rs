@@ -134,7 +134,11 @@ impl Core {
     pub fn want_house(&self, cell: &Rc<PartitionCell>) {
         let is_due = cell.log.borrow().next_due().is_some_and(|due| due <= now());
         if is_due {
-            self.house.due.borrow_mut().push_back(cell.clone());
+            let mut due = self.house.due.borrow_mut();
+            // Once is enough: its completion asks again.
+            if !due.iter().any(|it| Rc::ptr_eq(it, cell)) {
+                due.push_back(cell.clone());
+            }
             self.house.begun.notify_one();
         }
     }
@@ -143,8 +147,8 @@ impl Core {
     /// afterwards, and everybody else has waited for it.
     fn go_on_keeping(&self, now: Timestamp) {
         let next = self.house.due.borrow_mut().pop_front();
-        if let Some((cell, plan)) =
-            next.and_then(|it| Some((it.clone(), it.housekeeping_plan(now)?)))
+        if let Some(cell) = next
+            && let Some(plan) = cell.housekeeping_plan(now)
         {
             self.note_slice(&cell, self.is_dirty());
             self.submit(plan);

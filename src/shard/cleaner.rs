@@ -88,6 +88,8 @@ impl CleanerOptions {
 pub(crate) struct Cleaner {
     round: RefCell<Option<UnderWay>>,
     not_before: Cell<Option<Instant>>,
+    /// When old segments of all compacted logs were looked for.
+    retained: Cell<Option<Instant>>,
     /// Slices that began since the appends that wait now began to wait.
     turn_slices: Cell<u64>,
 }
@@ -114,7 +116,10 @@ impl Core {
             let report = cell.log.borrow_mut().take_cleaned();
             self.stats.clean.record(began.elapsed());
             self.cleaned(&cell, report);
-            self.retain_compacted(now);
+            self.retain_one(&cell, now);
+            if self.cleaner.retained.get().is_none_or(|it| self.pause() < it.elapsed()) {
+                self.retain_compacted(now);
+            }
         }
         let is_early = self.cleaner.not_before.get().is_some_and(|it| Instant::now() < it);
         if is_early {
@@ -124,10 +129,14 @@ impl Core {
             Some((cell, cleanable)) => self.begin_cleaning(&cell, &cleanable, now),
             None => {
                 self.retain_compacted(now);
-                let pause = Duration::from_millis(self.options.cleaner.backoff_ms);
-                self.cleaner.not_before.set(Instant::now().checked_add(pause));
+                self.cleaner.not_before.set(Instant::now().checked_add(self.pause()));
             }
         }
+    }
+
+    /// Time between two looks for something to clean.
+    fn pause(&self) -> Duration {
+        Duration::from_millis(self.options.cleaner.backoff_ms)
     }
 
     /// A plan of the housekeeping lane begins. If it is a slice of a round and appends are waiting,
@@ -234,8 +243,7 @@ impl Core {
             RoundEnd::Aborted => self.stats.cleaner_aborted.add(1),
             RoundEnd::Failed(error) if error.is_passing() => {
                 self.stats.cleaner_aborted.add(1);
-                let pause = Duration::from_millis(self.options.cleaner.backoff_ms);
-                self.cleaner.not_before.set(Instant::now().checked_add(pause));
+                self.cleaner.not_before.set(Instant::now().checked_add(self.pause()));
                 tracing::warn!(%partition, %error, "not cleaned; to be tried again");
             }
             RoundEnd::Failed(error) => {
@@ -251,6 +259,7 @@ impl Core {
 
     /// Old segments of compacted logs go when the cleaner looks, so that no two work on one log.
     fn retain_compacted(&self, now: Timestamp) {
+        self.cleaner.retained.set(Some(Instant::now()));
         for cell in self.cells() {
             if self.is_the_cleaners(&cell) {
                 self.retain_one(&cell, now);

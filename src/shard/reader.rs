@@ -78,10 +78,12 @@ impl Partition {
             return Ok(None);
         }
         // The end is a batch's, too: transactions begin with one.
-        if let Some((end, at, _pin)) = self.start(stable).await?
-            && end.segment == slice.segment
+        let ends_here = slice.next_segment.is_none_or(|next| stable < next);
+        if ends_here
+            && let Some((end, at, _pin)) = self.start(stable).await?
+            && end.file == slice.file
         {
-            slice.end = at;
+            slice.end = slice.end.min(at);
         }
         if slice.end <= start {
             return Ok(None);
@@ -93,7 +95,7 @@ impl Partition {
     /// reads from `offset` on in `slice`.
     pub fn aborted_in(&self, offset: Offset, slice: &ReadSlice) -> Vec<Ended> {
         let log = self.cell.log.borrow();
-        let end = log.offset_bound(slice.segment, slice.at + slice.length);
+        let end = log.offset_bound((slice.segment, slice.file), slice.at + slice.length);
         log.aborted(offset, end).copied().collect()
     }
 

@@ -118,7 +118,8 @@ fn a_limit_of_the_rate_is_kept() {
     let bytes = limited.mapped + limited.read + limited.written;
     assert!(50_000 < bytes, "{bytes} bytes");
     let wanted_ms = i64::try_from(bytes * 1_000 / RATE).expect("small");
-    let share = (wanted_ms * 9 / 10, wanted_ms * 12 / 10);
+    // A round runs ahead by what a shard's look takes.
+    let share = ((wanted_ms - 200) * 9 / 10, wanted_ms * 12 / 10);
     assert!((share.0..=share.1).contains(&limited_ms), "{limited_ms} ms for {wanted_ms}");
 }
 

@@ -4,6 +4,8 @@
 //!   kept alone.
 //! - An entity is a user, a client id, both, or an address; null is the default.
 
+use std::collections::BTreeSet;
+
 use std::collections::BTreeMap;
 
 use kafka_protocol::messages::alter_client_quotas_request::{
@@ -30,16 +32,15 @@ const NAME_BYTES_MAX: usize = 1024;
 /// Answers a request.
 pub async fn answer(node: &Node, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse {
     node.served().await;
-    let mut seen: Vec<QuotaEntity> = Vec::new();
+    let mut seen: BTreeSet<QuotaEntity> = BTreeSet::new();
     let mut changes: Vec<Decide> = Vec::new();
     let mut checked = Vec::with_capacity(request.entries.len());
     for entry in &request.entries {
         let outcome = check(entry).and_then(|change| {
-            if seen.contains(&change.entity) {
+            if !seen.insert(change.entity.clone()) {
                 let message = format!("Ignoring duplicate entity {:?}", change.entity);
                 return Err(Refusal::new(ErrorCode::InvalidRequest, message));
             }
-            seen.push(change.entity.clone());
             Ok(change)
         });
         checked.push(outcome.map(|change| {

@@ -5,6 +5,7 @@
 //!   the answer leaves.
 //! - A resource that the request names twice is refused both times.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kafka_protocol::messages::alter_configs_request::{AlterConfigsRequest, AlterConfigsResource};
@@ -79,9 +80,10 @@ pub(super) async fn alter(
 ) -> Vec<((i8, String), Result<(), Refusal>)> {
     let mut changes = Vec::new();
     let mut decided = Vec::with_capacity(names.len());
+    let mut seen = HashSet::new();
+    let twice: HashSet<_> = names.iter().filter(|name| !seen.insert(*name)).collect();
     for (name, wanted) in names.iter().zip(wanted) {
-        let times = names.iter().filter(|other| *other == name).count();
-        let found = if 1 < times {
+        let found = if twice.contains(name) {
             let message = "Each resource must appear at most once.";
             Err(Refusal::new(ErrorCode::InvalidRequest, message))
         } else {

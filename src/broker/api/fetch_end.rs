@@ -9,7 +9,6 @@ use crate::broker::node::Node;
 use crate::broker::quota::CONSUMER_BYTE_RATE;
 use crate::broker::sessions::{Context, NONE};
 use crate::shard::{Answer, ConnectionInfo, ReadSlice};
-use crate::units::u64_of;
 use crate::wire::error::ErrorCode;
 use crate::wire::fetch::{FetchAnswer, FetchRequest, PartitionAnswer};
 use crate::wire::frame::RequestHeader;
@@ -59,21 +58,29 @@ impl Asker<'_> {
             Ok(chosen) => chosen,
             Err(error) => return refuse(self.node, self.header, error),
         };
-        let named = || answers.iter().zip(&chosen).filter(|(_, is_chosen)| **is_chosen);
-        let bytes = named().map(|(answer, _)| PARTITION_BYTES + answer.records.length().0);
+        let is_chosen = |at: usize| chosen.as_ref().is_none_or(|chosen| chosen[at]);
+        let named = || answers.iter().enumerate().filter(|(at, _)| is_chosen(*at));
+        let bytes = named().map(|(_, answer)| PARTITION_BYTES + answer.records.length().0);
         let bytes = ANSWER_BYTES + bytes.sum::<u64>();
         let wait_ms = self.node.fetched(self.header, bytes, self.connection);
         if wait_ms != 0 {
             let id = if let Context::Incremental { id, .. } = context { id } else { NONE };
             return self.encode((&[], &[]), SmallVec::new(), (id, wait_ms));
         }
-        let new = (self.node.new_session_id(), self.by_id(), self.node.uptime_ms());
+        // A random number costs a system call.
+        let new_id = match context {
+            Context::Full => self.node.new_session_id(),
+            Context::Sessionless | Context::Incremental { .. } => NONE,
+        };
+        let new = (new_id, self.by_id(), self.node.uptime_ms());
         let id = self.node.sessions.borrow_mut().commit(context, (&request, &answers), new);
-        if u64_of(answers.len()) == u64_of(named().count()) {
-            return self.encode((&request.topics, &answers), slices, (id, 0));
+        match chosen {
+            None => self.encode((&request.topics, &answers), slices, (id, 0)),
+            Some(chosen) => {
+                let (topics, answers, slices) = chosen_only(&request, (answers, slices), &chosen);
+                self.encode((&topics, &answers), slices, (id, 0))
+            }
         }
-        let (topics, answers, slices) = chosen_only(&request, (answers, slices), &chosen);
-        self.encode((&topics, &answers), slices, (id, 0))
     }
 
     fn encode(

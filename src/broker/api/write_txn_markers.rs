@@ -43,12 +43,13 @@ async fn write(node: &Rc<Node>, sent: &TxnMarker) -> WritableTxnMarkerResult {
     let mut topics = Vec::with_capacity(sent.topics.len());
     for (topic, numbers) in &sent.topics {
         let names = numbers.iter().filter_map(|number| named(topic.as_str(), *number));
-        let mut outcomes = markers::reached(markers::append(node, &marker, names.collect())).await;
+        let under_way = markers::append(node, &marker, names.collect());
+        // In the order of the names.
+        let mut outcomes = markers::reached(under_way).await.into_iter().map(|(_, it)| it);
         let mut partitions = Vec::with_capacity(numbers.len());
         for number in numbers {
-            let is_it = |name| outcomes.iter().position(|(it, _)| *it == name);
-            let at = named(topic.as_str(), *number).and_then(is_it);
-            let code = match at.map(|at| outcomes.swap_remove(at).1) {
+            let outcome = named(topic.as_str(), *number).and_then(|_| outcomes.next());
+            let code = match outcome {
                 Some(Ok(())) => ErrorCode::None,
                 Some(Err(ErrorCode::NotLeaderOrFollower)) | None => {
                     ErrorCode::UnknownTopicOrPartition

@@ -19,6 +19,10 @@ use crate::wire::error::ErrorCode;
 /// Time between two tries to load a partition that can't be loaded.
 const LOAD_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// Changes that a coordinator hears of when it has been loaded; further ones are lost to it, which
+/// costs offsets of deleted topics until they expire.
+const TOLD_MAX: usize = 1_000;
+
 /// Time between two looks at the timers, at least: should a coordinator break its promise about
 /// deadlines the shard still serves others.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
@@ -49,6 +53,10 @@ pub struct Driver<C: Coordinator> {
     state: RefCell<State<C>>,
     /// Requests whose answers have not come out of the state yet.
     waiting: RefCell<HashMap<Ticket, Answered<C>>>,
+    /// What it has to hear of as soon as it is loaded.
+    told: RefCell<Vec<C::Request>>,
+    /// Whether the last load has failed.
+    has_failed: Cell<bool>,
     tickets: Cell<u64>,
     /// Where the last batch that was appended is due.
     due: Cell<Option<Offset>>,
@@ -78,6 +86,8 @@ impl<C: Coordinator> Driver<C> {
             act,
             state: RefCell::new(State::Loading),
             waiting: RefCell::default(),
+            told: RefCell::default(),
+            has_failed: Cell::new(false),
             tickets: Cell::new(0),
             due: Cell::new(None),
             changed: Notify::new(),
@@ -114,10 +124,19 @@ impl<C: Coordinator> Driver<C> {
         answered.await.unwrap_or(Err(ErrorCode::NotCoordinator))
     }
 
-    /// Waits until the state is no longer being loaded.
-    pub async fn loaded(&self) {
-        while matches!(*self.state.borrow(), State::Loading) {
-            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+    /// Puts a request whose answer doesn't matter to the coordinator, when it is being loaded
+    /// afterwards.
+    pub fn tell(self: &Rc<Self>, request: C::Request) {
+        if matches!(*self.state.borrow(), State::Loading) {
+            let mut told = self.told.borrow_mut();
+            if told.len() < TOLD_MAX {
+                return told.push(request);
+            }
+            return tracing::warn!("{}: {TOLD_MAX} changes wait already", self.name);
+        }
+        let (answer, _) = oneshot::channel();
+        if let Err(error) = self.submit(request, answer) {
+            tracing::warn!("{}: it could not follow a change: {error}", self.name);
         }
     }
 
@@ -171,10 +190,16 @@ impl<C: Coordinator> Driver<C> {
                 coordinator.configure(&self.settings.borrow());
                 let output = coordinator.loaded(now());
                 *self.state.borrow_mut() = State::Active(coordinator);
+                self.has_failed.set(false);
                 self.carry_out(output);
+                let told = std::mem::take(&mut *self.told.borrow_mut());
+                told.into_iter().for_each(|request| self.tell(request));
             }
             Err(error) => {
-                tracing::error!("{}: its coordinator can't be loaded: {error}", self.name);
+                // Said once: an offline log stays so until the next start.
+                if !self.has_failed.replace(true) {
+                    tracing::error!("{}: its coordinator can't be loaded: {error}", self.name);
+                }
                 tokio::time::sleep(LOAD_AGAIN_AFTER).await;
             }
         }
@@ -187,9 +212,12 @@ impl<C: Coordinator> Driver<C> {
         if tokio::time::timeout(left, self.changed.notified()).await.is_ok() {
             return;
         }
+        // What would be written waits, as the requests do.
+        if !self.is_serving() {
+            return tokio::time::sleep(LOAD_AGAIN_AFTER).await;
+        }
         let output = match &mut *self.state.borrow_mut() {
-            // What would be written waits, as the requests do.
-            State::Active(coordinator) if self.is_serving() => coordinator.expire(now()),
+            State::Active(coordinator) => coordinator.expire(now()),
             _ => return,
         };
         self.carry_out(output);

@@ -31,17 +31,16 @@ pub async fn finish(round: Round, coordinator: PartitionId, due: MarkersDue) {
     let mut left = due.partitions.clone();
     while round.is_current() {
         let marked = write(&node, &marker, std::mem::take(&mut left)).await;
-        for (partition, outcome) in marked {
-            if !is_settled(&node, &due, &partition, outcome) {
-                left.push(partition);
-                continue;
-            }
-            let request = Request::Marked { id: due.id.clone(), partition };
-            let _ = node.coordinators.transactions.ask_partition(coordinator, request).await;
-        }
+        let is_over = |(it, outcome): &Marked| is_settled(&node, &due, it, *outcome);
+        let (done, again): (Vec<_>, Vec<_>) = marked.into_iter().partition(is_over);
+        left = again.into_iter().map(|(it, _)| it).collect();
         if left.is_empty() {
             break;
         }
+        // Whoever describes the transaction sees what is left.
+        let partitions = done.into_iter().map(|(it, _)| it).collect();
+        let request = Request::Marked { id: due.id.clone(), partitions };
+        let _ = node.coordinators.transactions.ask_partition(coordinator, request).await;
         tokio::time::sleep(AGAIN_AFTER).await;
     }
     while round.is_current() {
@@ -57,7 +56,7 @@ pub async fn finish(round: Round, coordinator: PartitionId, due: MarkersDue) {
 
 /// The leader epoch of the coordinator's partition.
 fn coordinator_epoch(node: &Node, partition: PartitionId) -> LeaderEpoch {
-    let topic = node.image().topic("__transaction_state").cloned();
+    let topic = internal_topic::get(node, Kind::Transactions);
     let open = topic.and_then(|topic| node.open_partition(topic.id, partition));
     open.map_or(LeaderEpoch(0), |open| open.leader_epoch())
 }

@@ -27,7 +27,7 @@ pub mod transactions;
 pub use internal_topic::Kind;
 pub use store::Store;
 
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use crate::broker::config::CoordinatorConfig;
@@ -68,7 +68,7 @@ impl Coordinators {
         if topics.is_empty() {
             return;
         }
-        let topics: Vec<_> = topics.iter().map(|it| (it.name.to_string(), it.id)).collect();
+        let topics: Rc<[_]> = topics.iter().map(|it| (it.name.to_string(), it.id)).collect();
         self.groups.tell_all(|| Request::TopicsDeleted(topics.clone()));
     }
 }

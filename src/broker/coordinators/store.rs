@@ -113,21 +113,12 @@ impl<C: Coordinator> Store<C> {
     /// Tells every partition of this shard something whose answer doesn't matter; one that is being
     /// loaded hears of it afterwards.
     pub fn tell_all(&self, request: impl Fn() -> C::Request) {
-        for driver in self.drivers.borrow().values() {
-            edge::spawn(tell(driver.clone(), request()));
-        }
+        self.drivers.borrow().values().for_each(|driver| driver.tell(request()));
     }
 
     /// Whether this shard coordinates the key.
     pub fn has(&self, node: &Node, key: &str) -> bool {
         internal_topic::get(node, self.kind)
             .is_some_and(|topic| self.drivers.borrow().contains_key(&partition_of(&topic, key)))
-    }
-}
-
-async fn tell<C: Coordinator>(driver: Rc<Driver<C>>, request: C::Request) {
-    driver.loaded().await;
-    if let Err(error) = driver.ask(request).await {
-        tracing::warn!("a coordinator could not follow a change: {error}");
     }
 }

@@ -1,12 +1,12 @@
 //! `uringlog explain`'s arguments.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
 use super::ExplainOptions;
 use crate::cli::args::parse_pair;
+use crate::cli::time;
 
 /// `uringlog explain`.
 #[derive(Clone, PartialEq, Debug, Args)]
@@ -31,13 +31,12 @@ pub struct Explain {
 impl Explain {
     /// What is to be done.
     pub fn options(&self) -> ExplainOptions {
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         ExplainOptions {
             path: self.path.clone(),
             offset: self.offset,
             timestamp: self.timestamp,
             configs: self.config.iter().cloned().collect(),
-            now: self.now.unwrap_or(i64::try_from(clock.as_millis()).unwrap_or(i64::MAX)),
+            now: self.now.unwrap_or(time::now_ms()),
         }
     }
 }

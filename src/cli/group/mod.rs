@@ -17,9 +17,9 @@ use crate::client::{
     Client, ClientError, ClientOptions, GroupDescription, GroupListing, GroupMember, TopicPartition,
 };
 use crate::units::u64_of;
+use crate::wire::error::ErrorCode;
 
-/// GROUP_ID_NOT_FOUND.
-const NOT_FOUND: i16 = 69;
+const NOT_FOUND: i16 = ErrorCode::GroupIdNotFound.to_wire();
 
 /// Runs the command.
 ///

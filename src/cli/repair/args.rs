@@ -1,11 +1,11 @@
 //! `uringlog repair`'s arguments.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
 use super::RepairOptions;
+use crate::cli::time;
 
 /// `uringlog repair`.
 #[derive(Clone, PartialEq, Debug, Args)]
@@ -29,11 +29,10 @@ pub struct Repair {
 impl Repair {
     /// What is to be done.
     pub fn options(&self) -> RepairOptions {
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         RepairOptions {
             directory: self.directory.clone(),
             to: self.to.clone(),
-            now: i64::try_from(clock.as_millis()).unwrap_or(i64::MAX),
+            now: time::now_ms(),
         }
     }
 }

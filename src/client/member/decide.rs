@@ -1,26 +1,7 @@
 //! What a member does next: decisions on plain data, apart from what carries them out.
 
 use crate::client::TopicPartition;
-
-/// Error codes that a member meets, by Kafka's names.
-pub mod code {
-    /// The coordinator is still loading.
-    pub const COORDINATOR_LOAD_IN_PROGRESS: i16 = 14;
-    /// There is no coordinator at the moment.
-    pub const COORDINATOR_NOT_AVAILABLE: i16 = 15;
-    /// Another broker coordinates the group.
-    pub const NOT_COORDINATOR: i16 = 16;
-    /// The generation is an old one.
-    pub const ILLEGAL_GENERATION: i16 = 22;
-    /// The coordinator doesn't know the member.
-    pub const UNKNOWN_MEMBER_ID: i16 = 25;
-    /// The group is being rebalanced.
-    pub const REBALANCE_IN_PROGRESS: i16 = 27;
-    /// The member is to join again with the id that it was given.
-    pub const MEMBER_ID_REQUIRED: i16 = 79;
-    /// Another member has taken over the name.
-    pub const FENCED_INSTANCE_ID: i16 = 82;
-}
+use crate::wire::error::ErrorCode;
 
 /// What an answer's error code means for a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,14 +26,14 @@ pub enum Verdict {
 
 /// What to do after this error code, whatever was asked.
 pub fn verdict(code: i16) -> Verdict {
-    match code {
-        0 => Verdict::Fine,
-        code::REBALANCE_IN_PROGRESS => Verdict::Rejoin,
-        code::MEMBER_ID_REQUIRED => Verdict::RejoinAs,
-        code::ILLEGAL_GENERATION => Verdict::Lost,
-        code::UNKNOWN_MEMBER_ID => Verdict::Forgotten,
-        code::NOT_COORDINATOR | code::COORDINATOR_NOT_AVAILABLE => Verdict::Elsewhere,
-        code::COORDINATOR_LOAD_IN_PROGRESS => Verdict::Wait,
+    match ErrorCode::from_wire(code) {
+        Some(ErrorCode::None) => Verdict::Fine,
+        Some(ErrorCode::RebalanceInProgress) => Verdict::Rejoin,
+        Some(ErrorCode::MemberIdRequired) => Verdict::RejoinAs,
+        Some(ErrorCode::IllegalGeneration) => Verdict::Lost,
+        Some(ErrorCode::UnknownMemberId) => Verdict::Forgotten,
+        Some(ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable) => Verdict::Elsewhere,
+        Some(ErrorCode::CoordinatorLoadInProgress) => Verdict::Wait,
         _ => Verdict::Fatal,
     }
 }
@@ -105,7 +86,7 @@ mod tests {
             // INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED, FENCED_INSTANCE_ID.
             (23, Verdict::Fatal),
             (30, Verdict::Fatal),
-            (code::FENCED_INSTANCE_ID, Verdict::Fatal),
+            (82, Verdict::Fatal),
         ] {
             assert_eq!(verdict(code), expected, "{code}");
         }

@@ -1,126 +1,59 @@
-//! What members of a group tell each other through the coordinator, which doesn't look into it:
-//! Kafka's `ConsumerProtocol`, a version and a message.
+//! What members of a group tell each other through the coordinator, in the client's words: Kafka's
+//! `ConsumerProtocol` (`format::consumer_protocol`) has partitions by topic.
 
 use std::collections::BTreeMap;
 
-use bytes::{Buf, Bytes, BytesMut};
-use kafka_protocol::messages::TopicName;
-use kafka_protocol::messages::consumer_protocol_assignment::{
-    ConsumerProtocolAssignment, TopicPartition as AssignedTopic,
-};
-use kafka_protocol::messages::consumer_protocol_subscription::{
-    ConsumerProtocolSubscription, TopicPartition as OwnedTopic,
-};
-use kafka_protocol::protocol::{Decodable, Encodable};
+use bytes::Bytes;
 
 use super::assign::Subscriber;
 use crate::client::TopicPartition;
-use crate::wire::StrBytes;
-use crate::wire::guard::{Field, INT32, INT32S, Kind, TEXTS, check_fields, field};
+use crate::format::consumer_protocol::{
+    Assignment, NamedPartitions, Subscription, encode_assignment, encode_subscription,
+};
 
-/// The versions that are written; members with an older client skip what they don't know.
-const SUBSCRIPTION_VERSION: i16 = 2;
+/// The version that is written; members with an older client skip what they don't know.
 const ASSIGNMENT_VERSION: i16 = 1;
-
-/// The newest version that is read; a newer one is read as this, as Kafka does.
-const VERSION_MAX: i16 = 3;
-
-const SUBSCRIPTION: &[Field] = &[
-    field("topics", TEXTS, 0),
-    field("user data", Kind::Blob, 0),
-    field("owned partitions", Kind::Array(&Kind::Struct(PARTITIONS)), 1),
-    field("generation id", INT32, 2),
-    field("rack id", Kind::Text, 3),
-];
-const ASSIGNMENT: &[Field] = &[
-    field("assigned partitions", Kind::Array(&Kind::Struct(PARTITIONS)), 0),
-    field("user data", Kind::Blob, 0),
-];
-const PARTITIONS: &[Field] = &[field("topic", Kind::Text, 0), field("partitions", INT32S, 0)];
 
 /// What a member says of itself when it joins.
 pub fn write_subscription(topics: &[String], owned: &[TopicPartition], generation: i32) -> Bytes {
-    let mut topics: Vec<_> = topics.iter().cloned().map(StrBytes::from_string).collect();
+    let mut topics = topics.to_vec();
     topics.sort();
-    let owned = by_topic(owned).into_iter().map(|(topic, partitions)| {
-        OwnedTopic::default().with_topic(name(topic)).with_partitions(partitions)
-    });
-    let message = ConsumerProtocolSubscription::default()
-        .with_topics(topics)
-        .with_user_data(None)
-        .with_owned_partitions(owned.collect())
-        .with_generation_id(generation);
-    write(&message, SUBSCRIPTION_VERSION)
+    encode_subscription(&topics, &by_topic(owned), generation).into()
 }
 
 /// What the leader tells a member.
 pub fn write_assignment(partitions: &[TopicPartition]) -> Bytes {
-    let assigned = by_topic(partitions).into_iter().map(|(topic, partitions)| {
-        AssignedTopic::default().with_topic(name(topic)).with_partitions(partitions)
-    });
-    let message = ConsumerProtocolAssignment::default()
-        .with_assigned_partitions(assigned.collect())
-        .with_user_data(None);
-    write(&message, ASSIGNMENT_VERSION)
+    encode_assignment(ASSIGNMENT_VERSION, &by_topic(partitions)).into()
 }
 
 /// What a member has said of itself; `None` when it isn't a consumer's subscription.
 pub fn read_subscription(id: &str, instance: Option<&str>, bytes: &Bytes) -> Option<Subscriber> {
-    let message: ConsumerProtocolSubscription = read(SUBSCRIPTION, bytes)?;
-    let owned = message.owned_partitions.iter().flat_map(|topic| {
-        topic.partitions.iter().map(|partition| TopicPartition::new(&topic.topic, *partition))
-    });
-    Some(Subscriber {
-        id: id.to_owned(),
-        instance: instance.map(str::to_owned),
-        topics: message.topics.iter().map(ToString::to_string).collect(),
-        owned: owned.collect(),
-        generation: message.generation_id,
-    })
+    let Subscription { topics, owned, generation, .. } = Subscription::decode(bytes).ok()?;
+    let (id, instance) = (id.to_owned(), instance.map(str::to_owned));
+    Some(Subscriber { id, instance, topics, owned: one_by_one(&owned), generation })
 }
 
 /// What a member was told to read; `None` when it isn't a consumer's assignment. No bytes mean
 /// nothing to read.
 pub fn read_assignment(bytes: &Bytes) -> Option<Vec<TopicPartition>> {
-    if bytes.is_empty() {
-        return Some(Vec::new());
-    }
-    let message: ConsumerProtocolAssignment = read(ASSIGNMENT, bytes)?;
-    let partitions = message.assigned_partitions.iter().flat_map(|topic| {
-        topic.partitions.iter().map(|partition| TopicPartition::new(&topic.topic, *partition))
-    });
-    Some(partitions.collect())
+    Assignment::decode(bytes).ok().map(|assigned| one_by_one(&assigned.partitions))
 }
 
-fn write(message: &impl Encodable, version: i16) -> Bytes {
-    let mut bytes = BytesMut::new();
-    bytes.extend_from_slice(&version.to_be_bytes());
-    message.encode(&mut bytes, version).expect("names of topics are short");
-    bytes.freeze()
+fn one_by_one(partitions: &[(String, Vec<i32>)]) -> Vec<TopicPartition> {
+    let of_topic = |(topic, numbers): &(String, Vec<i32>)| {
+        let partition = |number: &i32| TopicPartition::new(topic, *number);
+        numbers.iter().map(partition).collect::<Vec<_>>()
+    };
+    partitions.iter().flat_map(of_topic).collect()
 }
 
-fn read<M: Decodable>(shape: &'static [Field], bytes: &Bytes) -> Option<M> {
-    let mut rest = bytes.clone();
-    let version = (rest.remaining() >= size_of::<i16>()).then(|| rest.get_i16())?;
-    let version = version.min(VERSION_MAX);
-    if version < 0 {
-        return None;
-    }
-    check_fields(shape, (version, false), &rest).ok()?;
-    M::decode(&mut rest, version).ok()
-}
-
-fn name(topic: &str) -> TopicName {
-    TopicName(StrBytes::from_string(topic.to_owned()))
-}
-
-fn by_topic(partitions: &[TopicPartition]) -> BTreeMap<&str, Vec<i32>> {
+fn by_topic(partitions: &[TopicPartition]) -> NamedPartitions {
     let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for one in partitions {
         topics.entry(&one.topic).or_default().push(one.partition);
     }
     topics.values_mut().for_each(|own| own.sort_unstable());
-    topics
+    topics.into_iter().map(|(topic, own)| (topic.to_owned(), own)).collect()
 }
 
 #[cfg(test)]

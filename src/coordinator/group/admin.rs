@@ -75,12 +75,9 @@ impl GroupCoordinator {
 
     /// Topics are gone, and the offsets that groups have of them go, too.
     pub(super) fn topics_deleted(&mut self, topics: &[(String, TopicId)]) -> GroupOutput {
-        let mut records = Vec::new();
-        for (name, id) in topics {
-            for (group, partition) in self.offsets.of_topic(name, *id) {
-                records.push(self.forget(&group, &partition));
-            }
-        }
+        let topics = topics.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+        let gone = self.offsets.of_topics(&topics).into_iter();
+        let records = gone.map(|(group, partition)| self.forget(&group, &partition)).collect();
         let mut output = GroupOutput::nothing();
         self.write_all(&mut output, records);
         output
@@ -94,7 +91,7 @@ impl GroupCoordinator {
         for id in ids {
             let mut records = self.expire_of_group(&id, now);
             let is_empty = self.group(&id).is_some_and(|group| group.state() == State::Empty);
-            if is_empty && self.offsets.partitions(&id).is_empty() {
+            if is_empty && !self.offsets.has_any(&id) {
                 records.push(self.remove_group(&id));
             }
             self.write_all(&mut output, records);
@@ -103,7 +100,7 @@ impl GroupCoordinator {
         for id in ids {
             let mut records = self.expire_of_consumers(&id, now);
             let is_empty = self.consumers.get(&id).is_some_and(ConsumerGroup::is_empty);
-            if is_empty && self.offsets.partitions(&id).is_empty() {
+            if is_empty && !self.offsets.has_any(&id) {
                 records.append(&mut self.remove_consumer_group(&id));
             }
             self.write_all(&mut output, records);

@@ -161,9 +161,8 @@ impl GroupCoordinator {
 
     /// A group that has come to be for a request that was refused.
     fn drop_if_nothing(&mut self, name: &str) {
-        let is_nothing = |group: &ConsumerGroup| group.is_empty() && group.epoch() == 0;
-        if self.consumers.get(name).is_some_and(is_nothing)
-            && self.offsets.partitions(name).is_empty()
+        if self.consumers.get(name).is_some_and(ConsumerGroup::is_nothing)
+            && !self.offsets.has_any(name)
         {
             self.consumers.remove(name);
         }

@@ -64,7 +64,8 @@ impl Offsets {
             for partition in offsets.keys() {
                 self.close(&group, partition, producer_id);
             }
-            if !commits {
+            // Their topic may have been deleted meanwhile.
+            if !commits || offsets.is_empty() {
                 continue;
             }
             let of_group = self.groups.entry(group).or_default();
@@ -143,11 +144,16 @@ impl Offsets {
         committed.chain(open).cloned().collect()
     }
 
-    /// All groups and partitions of a topic that is gone; an offset with another topic id stays.
-    pub fn of_topic(&self, topic: &str, id: TopicId) -> BTreeSet<(Rc<str>, Partition)> {
+    /// Whether a group has an offset, or an open transaction for one.
+    pub fn has_any(&self, group: &str) -> bool {
+        self.groups.contains_key(group) || self.open.contains_key(group)
+    }
+
+    /// All groups and partitions of topics that are gone; an offset with another topic id stays.
+    pub fn of_topics(&self, topics: &BTreeMap<&str, TopicId>) -> BTreeSet<(Rc<str>, Partition)> {
         let is_of_topic = |(partition, entry): &(&Partition, &Entry)| {
             let its_id = entry.committed.topic_id;
-            &*partition.0 == topic && (its_id == TopicId::ZERO || its_id == id)
+            topics.get(&*partition.0).is_some_and(|id| its_id == TopicId::ZERO || its_id == *id)
         };
         let pending = self.pending.values().flatten();
         let all = self.groups.iter().chain(pending);
@@ -172,5 +178,6 @@ impl Offsets {
             }
         }
         assert_eq!(self.open, open);
+        assert!(self.groups.values().all(|offsets| !offsets.is_empty()));
     }
 }

@@ -1,5 +1,7 @@
 //! What a group coordinator is asked.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 
 use crate::log::producers::Marker;
@@ -37,7 +39,7 @@ pub enum Request {
     /// DeleteGroups of one group.
     Delete(String),
     /// These topics are no longer there.
-    TopicsDeleted(Vec<(String, TopicId)>),
+    TopicsDeleted(Rc<[(String, TopicId)]>),
 }
 
 /// Who sends a request.

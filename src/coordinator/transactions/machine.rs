@@ -58,12 +58,12 @@ pub enum Request {
         /// A producer id that nobody has had.
         fresh: ProducerId,
     },
-    /// A partition has its marker.
+    /// Partitions have their markers, others don't yet.
     Marked {
         /// The transactional id.
         id: TransactionalId,
-        /// Which partition.
-        partition: TopicPartition,
+        /// Which partitions.
+        partitions: Vec<TopicPartition>,
     },
     /// All partitions have their markers: [`MarkersDue::complete`].
     Finish(Change),
@@ -97,7 +97,7 @@ pub enum Answer {
 /// What is to be done elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Write the markers, tell of each by [`Request::Marked`], and of all by [`Request::Finish`].
+    /// Write the markers, tell of some by [`Request::Marked`], of all by [`Request::Finish`].
     Markers(MarkersDue),
     /// Come back with [`Request::TimeOut`].
     NeedsProducerId(TransactionalId),
@@ -230,8 +230,8 @@ impl Transactions {
                 self.abort(id, Some(fresh), now, output);
                 Answer::Noted
             }
-            Request::Marked { id, partition } => {
-                self.marked(&id, &partition);
+            Request::Marked { id, partitions } => {
+                partitions.iter().for_each(|partition| self.marked(&id, partition));
                 Answer::Noted
             }
             Request::Finish(change) => {

@@ -161,8 +161,9 @@ impl ModernMember {
         compact::put_nullable_string(&mut out, self.regex.as_deref());
         out.extend_from_slice(&self.rebalance_timeout_ms.to_be_bytes());
         compact::put_nullable_string(&mut out, self.assignor.as_deref());
-        let classic = self.classic.as_ref().map(|classic| vec![(TAG, classic.encode())]);
-        compact::put_tagged(&mut out, &classic.unwrap_or_default());
+        // That there is none is written down: without the tag Kafka takes an empty struct.
+        let classic = self.classic.as_ref().map_or_else(|| vec![0], ClassicMember::encode);
+        compact::put_tagged(&mut out, &[(TAG, classic)]);
         out
     }
 
@@ -186,7 +187,7 @@ impl ModernMember {
         };
         reader.tagged(|tag, mut field| {
             // A struct that may be null says first whether it is there.
-            if tag == TAG && field.i8()? >= 0 {
+            if tag == TAG && field.i8()? > 0 {
                 member.classic = Some(ClassicMember::decode(&mut field)?);
             }
             Ok(())
@@ -371,6 +372,8 @@ mod tests {
             session_timeout_ms: 45_000,
             protocols: vec![("range".to_owned(), Bytes::from_static(&[1, 2, 3]))],
         };
+        // As Kafka 4.3.1 writes it: one tag of one byte says that there is no classic half.
+        assert!(member.encode().ends_with(&[1, 0, 1, 0]), "{:?}", member.encode());
         for member in [member.clone(), ModernMember { classic: Some(classic), ..member }] {
             assert_eq!(ModernMember::decode(&member.encode()), Ok(member.clone()));
             read(5, &member.encode());

@@ -20,6 +20,10 @@ const UNPACKED_BYTES_MAX: u64 = 4 << 20;
 /// Longest pause that a limit of the rate makes; a longer one comes of a clock that was set back.
 const PAUSE_MS_MAX: i64 = 60_000;
 
+/// How far a round may run ahead of its limit of the rate: a shard looks for slices that are due
+/// this often, and one slice a look would be all that it gets.
+const AHEAD_MS: i64 = 200;
+
 /// What a round works with.
 #[derive(Debug)]
 pub struct RoundOptions {
@@ -165,6 +169,8 @@ pub(in crate::log) struct Round {
     /// While names change: nobody may open these segments.
     pub is_swapping: bool,
     not_before: Option<Timestamp>,
+    /// Thousandths of bytes that no whole millisecond was waited for.
+    owed: u64,
     report: RoundReport,
 }
 
@@ -205,6 +211,7 @@ impl Round {
             end: None,
             is_swapping: false,
             not_before: None,
+            owed: 0,
             report,
         }
     }
@@ -227,7 +234,7 @@ impl Round {
     /// When it wants to go on; a time in the past means now.
     pub fn due(&self) -> Timestamp {
         match self.end {
-            None => self.not_before.unwrap_or(Timestamp(0)),
+            None => self.not_before.map_or(Timestamp(0), |it| Timestamp(it.0 - AHEAD_MS)),
             Some(_) => Timestamp(0),
         }
     }
@@ -241,7 +248,9 @@ impl Round {
     /// Counts bytes that were read or written against the rate.
     fn spend(&mut self, bytes: u64, now: Timestamp) {
         let Some(rate) = self.bytes_per_second else { return };
-        let wait_ms = i64::try_from(bytes.saturating_mul(1_000) / rate.max(1)).unwrap_or(i64::MAX);
+        let owed = bytes.saturating_mul(1_000).saturating_add(self.owed);
+        self.owed = owed % rate.max(1);
+        let wait_ms = i64::try_from(owed / rate.max(1)).unwrap_or(i64::MAX);
         let from = self.not_before.map_or(now, |it| it.max(now));
         let until = from.0.saturating_add(wait_ms.min(PAUSE_MS_MAX));
         self.not_before = Some(Timestamp(until.min(now.0.saturating_add(PAUSE_MS_MAX))));
@@ -332,15 +341,20 @@ impl Round {
         let base = header.base().ok_or(FilterError::Offsets)?;
         let packed = bytes.get(HEADER_BYTES..).unwrap_or_default();
         let max = with.config.decompressed_bytes_max;
+        let is_left_out = !header.is_control()
+            && self.transactions.data(header.producer_id, last, header.is_transactional());
+        if is_left_out || (!header.is_control() && last < self.from) {
+            // Nothing of it is noted, so it need not be unpacked.
+            if self.from <= last {
+                self.map.advance(last);
+            }
+            return Ok(Some(0));
+        }
         let payload = codec::decompress(header.codec()?, packed, max)?;
-        let is_left_out = if header.is_control() {
+        if header.is_control() {
             // Whether it could go matters to the second pass only.
             let _ = self.transactions.control(header, &payload, last)?;
-            true
         } else {
-            self.transactions.data(header.producer_id, last, header.is_transactional())
-        };
-        if !is_left_out {
             for record in RecordsIter::new(header, &payload) {
                 let record = record?;
                 let delta = u64::try_from(record.offset_delta).map_err(|_| FilterError::Offsets)?;

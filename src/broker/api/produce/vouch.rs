@@ -107,8 +107,10 @@ impl Question {
             }
         }
         let producer = producer.filter(|_| !asking.is_empty());
-        let id: TransactionalId = id.as_str().into();
-        Ok(producer.map(|producer| Question { id, version, producer, partitions: asking }))
+        Ok(producer.map(|producer| {
+            let id: TransactionalId = id.as_str().into();
+            Question { id, version, producer, partitions: asking }
+        }))
     }
 
     /// Asks.

@@ -121,6 +121,11 @@ impl ConsumerGroup {
         self.members.is_empty()
     }
 
+    /// Whether nothing has happened to it yet: it has no records.
+    pub fn is_nothing(&self) -> bool {
+        self.is_empty() && self.epoch == EPOCH_INITIAL
+    }
+
     pub fn member(&self, id: &str) -> Option<&Member> {
         self.members.get(id)
     }

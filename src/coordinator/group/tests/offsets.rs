@@ -254,7 +254,7 @@ fn offsets_of_deleted_topics_go() {
     assert_eq!(world.commit(identity("", -1), 1), Ok(()));
     assert_eq!(commit_transactional(&mut world, 5), Ok(()));
     let gone = vec![("flights".to_owned(), TopicId([1; 16]))];
-    assert_eq!(world.ask(Request::TopicsDeleted(gone)), Answer::Done);
+    assert_eq!(world.ask(Request::TopicsDeleted(gone.into())), Answer::Done);
     assert_eq!(world.fetch(true), Ok(None));
     world.machine.offsets.check();
     world.restart();

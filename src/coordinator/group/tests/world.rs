@@ -135,7 +135,7 @@ impl World {
         let gone = self.topics.remove(name);
         self.machine.configure(&context(&self.settings, &self.topics));
         if let Some(id) = gone {
-            self.ask(Request::TopicsDeleted(vec![(name.to_owned(), id)]));
+            self.ask(Request::TopicsDeleted([(name.to_owned(), id)].into()));
         }
     }
 

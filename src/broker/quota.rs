@@ -49,7 +49,7 @@ pub struct Limit {
     /// Bytes a second.
     pub rate: f64,
     /// User and client id that are counted together; an empty one means all.
-    pub shared_by: Rc<(String, String)>,
+    pub shared_by: Owner,
 }
 
 impl Limit {
@@ -159,10 +159,13 @@ fn seconds(ms: u64) -> f64 {
     std::time::Duration::from_millis(ms).as_secs_f64()
 }
 
+/// Whose rate it is: user and client id, as far as the quota names them.
+type Owner = Rc<(String, String)>;
+
 /// What the clients of one shard have sent or fetched.
 #[derive(Debug, Default)]
 pub struct Meters {
-    clients: HashMap<(&'static str, Rc<(String, String)>), Meter>,
+    clients: HashMap<(&'static str, Owner), Meter>,
     found: Found,
 }
 

@@ -23,8 +23,8 @@ const fn up_to(max: i16, key: i16, answer: &'static [Field]) -> Called {
     Called { key, max: Some(max), answer }
 }
 
-/// What [`super::Connection::ask`] can ask. From OffsetCommit and OffsetFetch 10 on topics are named
-/// by id, which the client has no use for; `kafka-protocol` has no DescribeLogDirs 5.
+/// What [`super::Connection::ask`] can ask. From OffsetCommit and OffsetFetch 10 on topics are
+/// named by id, which the client has no use for; `kafka-protocol` has no DescribeLogDirs 5.
 pub(super) const CALLED: &[Called] = &[
     up_to(9, api::OFFSET_COMMIT, OFFSET_COMMIT_ANSWER),
     up_to(9, api::OFFSET_FETCH, OFFSET_FETCH_ANSWER),

@@ -210,8 +210,8 @@ fn notes(recorder: &mut Recorder) {
          sync that the device tier promises, and in the page-cache tier nothing.",
     );
     recorder.note(
-        "The committed offset is a group's, so a server is asked for it: the consumer has committed \
-         what it got before its last batch, as one that commits from time to time.",
+        "The committed offset is a group's, so a server is asked for it: the consumer has \
+         committed what it got before its last batch, as one that commits from time to time.",
     );
     recorder.note(
         "A held sync is a fault hook's: the write is done, the sync of it doesn't begin. The log \

@@ -102,11 +102,13 @@ add(
     "--topic records --partition 1 --offset earliest --timeout-ms 3000",
     "--topic records --partition 7 --offset earliest --timeout-ms 3000",
 )
+# One partition: which of several a producer without keys takes is chance.
+add("records", "topics", "--create --topic measured --partitions 1")
 add(
     "records",
     "producer-perf",
-    "--topic plain --num-records 20000 --record-size 100 --throughput -1",
-    "--topic plain --num-records 20000 --record-size 100 --throughput -1 "
+    "--topic measured --num-records 20000 --record-size 100 --throughput -1",
+    "--topic measured --num-records 20000 --record-size 100 --throughput -1 "
     "--command-property enable.idempotence=false acks=1 compression.type=lz4",
 )
 
@@ -119,7 +121,7 @@ add(
     "get-offsets",
     "--time 99999999999999",
     "--time -7 --topic records",
-    "--topic-partitions plain:0,records:0-2",
+    "--topic-partitions measured:0,records:0-2",
     "--topic missing",
     "--exclude-internal-topics",
 )
@@ -271,7 +273,7 @@ add(
     "--topic records --group g2 --from-beginning --max-messages 1 --timeout-ms 20000 "
     "--consumer-property group.protocol=consumer",
 )
-add("groups", "consumer-perf", "--topic plain --group p1 --num-records 40000 --timeout 20000")
+add("groups", "consumer-perf", "--topic measured --group p1 --num-records 40000 --timeout 20000")
 add(
     "groups",
     "groups",
@@ -311,8 +313,8 @@ add("groups", "all-groups", "--list", "--list --group-type classic", "--list --c
 add(
     "transactions",
     "producer-perf",
-    "--topic plain --num-records 500 --record-size 100 --throughput -1 "
-    "--transactional-id t1 --transaction-duration-ms 100",
+    "--topic measured --num-records 500 --record-size 100 --throughput -1 "
+    "--transactional-id t1 --transaction-duration-ms 20000",
 )
 add(
     "transactions",
@@ -320,10 +322,10 @@ add(
     "list",
     "describe --transactional-id t1",
     "describe --transactional-id missing",
-    "describe-producers --topic plain --partition 0",
+    "describe-producers --topic measured --partition 0",
     "describe-producers --topic missing --partition 0",
     "find-hanging --broker-id {broker}",
-    "abort --topic plain --partition 0 --start-offset 0",
+    "abort --topic measured --partition 0 --start-offset 0",
     "forceTerminateTransaction --transactionalId t1",
     "forceTerminateTransaction --transactionalId missing",
 )

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import namedtuple
+from collections import Counter, namedtuple
 from pathlib import Path
 
 import cli_commands
@@ -36,32 +36,120 @@ DEFAULTS = (
 )
 
 Outcome = namedtuple("Outcome", "status text seconds")
+# `why` is a reason for what isn't the same, if there is one.
+Row = namedtuple("Row", "number command outcomes texts same why")
 
-# What differs by design: a pattern of the command, and why.
+# Settings of Kafka's that are unknown here, since what they are about isn't there or works otherwise.
+NOT_SERVED = (
+    "alter.config.policy|alter.log.dirs|authorizer|auto.leader.rebalance|background.threads|"
+    "broker.(heartbeat|id|rack|session)|client.quota.callback|config.providers|"
+    "connection.failed.authentication|connections.max.reauth|controlled.shutdown|controller|"
+    "cordoned.log.dirs|create.topic.policy|delegation.token|delete.(records.purgatory|topic.enable)|"
+    "early.start.listeners|fetch.purgatory|follower.fetch|group.consumer.(max|min)|"
+    "group.(coordinator|share|streams)|initial.broker|inter.broker|kafka.metrics|leader.imbalance|"
+    "listener|listeners|log.dir.failure|log.local.retention|max.connection.creation|"
+    "max.connections.per.ip|max.request.partition|metadata|metric|metrics|"
+    "num.(io|network|recovery|replica)|offsets.(commit.timeout|load.buffer|topic.compression)|"
+    "principal|process|producer.purgatory|queued.max|quota.window|remote|replica|replication|"
+    "request.timeout|sasl|security|share|socket.(connection|listen|receive.buffer|send.buffer)|ssl|"
+    "telemetry|transaction.(state.log.load.buffer|two.phase)"
+).replace(".", r"\.")
+
+KEPT_MINIMUM = "Kafka keeps min.insync.replicas of all brokers in its metadata log (KIP-966)"
+ALL_OF_A_TOPIC = r"^configs --describe --entity-type topics .*--all"
+ALL_OF_A_BROKER = r"^configs --describe --entity-type brokers --entity-name 1 --all"
+CREATED_WITH_THREE = r"^topics --create .*--replication-factor 3"
+# What differs by design: a pattern of the command, one of what is left out of the lines that differ,
+# and why. Lines have a sign in front, - for Kafka's and + for ours: a pattern may name the side.
 EXPLAINED = [
     (
         r"^api-versions",
+        r"^.\w+\((?:38|39|4[01]|7[6-9]|8[013-9]|9[0-2])\): .*",
         "delegation tokens, share groups, streams groups and changes of voters are not served",
     ),
-    (r"^features describe", "features of parts that are not served are not supported"),
     (
-        r"^configs --describe --entity-type brokers --entity-name 1 --all",
-        "settings that mean nothing here are unknown, others are ours",
+        r"^features describe",
+        r"^-Feature: (?:eligible\.leader\.replicas|kraft|share|streams)\.version .*",
+        "features of parts that are not served are not supported",
     ),
-    (r"^console-producer --topic compacted$", "the refusal is worded otherwise"),
+    (
+        r"^console-producer --topic compacted$",
+        r"^-Compacted topic cannot accept message without key in topic partition compacted-0$|"
+        r"^\+it has no key, which a compacted topic \(cleanup\.policy=compact\) needs$",
+        "the refusal is worded otherwise",
+    ),
+    (
+        CREATED_WITH_THREE,
+        r"(?<=^-ERROR )Unable to replicate the partition 3 time\(s\): .*|"
+        r"(?<=: )Unable to replicate the partition 3 time\(s\): .*|"
+        r"replication factor 3: this broker serves one host and keeps one replica; use 1 \(or -1\)",
+        "says why there can be one replica only",
+    ),
+    (r"^topics --describe", r"\bmin\.insync\.replicas=1,?", KEPT_MINIMUM),
     (
         r"^configs --describe --entity-type brokers --entity-default",
-        "Kafka keeps min.insync.replicas of all brokers in its metadata log (KIP-966)",
-    ),
-    (r"^metadata-quorum describe --status", "the voter has no listener of its own"),
-    (r"^configs .*--all", "settings of tiered storage are not known here"),
-    (
-        r"^topics --describe",
-        "Kafka keeps min.insync.replicas of all brokers in its metadata log (KIP-966)",
+        r"^-min\.insync\.replicas=1 .*synonyms=\{DYNAMIC_DEFAULT_BROKER_CONFIG:.*",
+        KEPT_MINIMUM,
     ),
     (
-        r"^topics --create .*--replication-factor 3",
-        "says why there can be one replica only",
+        r"^configs .*--all",
+        r"\bDYNAMIC_DEFAULT_BROKER_CONFIG:min\.insync\.replicas=1, ",
+        KEPT_MINIMUM,
+    ),
+    (
+        r"^configs .*--all",
+        r"\bDEFAULT_CONFIG:log\.flush\.interval\.messages=(?:1|9223372036854775807)\b",
+        "the device tier is the default",
+    ),
+    (
+        ALL_OF_A_TOPIC,
+        r"\bDEFAULT_CONFIG:log\.local\.retention\.(?:ms|bytes)=-2\b",
+        "settings of tiered storage are not known here",
+    ),
+    (
+        ALL_OF_A_BROKER,
+        rf"^-(?:{NOT_SERVED})(?:\.\S*)?=.*",
+        "settings that mean nothing here are unknown",
+    ),
+    (
+        ALL_OF_A_BROKER,
+        r"^\+(?:journal|uringlog)\..*|^\+group\.consumer\.regex\.refresh\.interval\.ms=600000 .*|"
+        r"^\+log\.initial\.task\.delay\.ms=30000 .*",
+        "others are ours, or internal ones of Kafka's",
+    ),
+    (
+        ALL_OF_A_BROKER,
+        r"\b(?:group\.max\.size|group\.consumer\.max\.size|max\.connections)=(?:10000|2147483647)\b",
+        "limits are lower",
+    ),
+    (
+        ALL_OF_A_BROKER,
+        r"\bSTATIC_BROKER_CONFIG:(?:group\.initial\.rebalance\.delay\.ms|node\.id|"
+        r"offsets\.topic\.(?:num\.partitions|replication\.factor)|"
+        r"transaction\.state\.log\.(?:min\.isr|num\.partitions|replication\.factor))=\d+(?:, )?|"
+        r"\bDEFAULT_CONFIG:node\.id=1\b",
+        "Kafka's file of the test says what is the default here",
+    ),
+    (
+        ALL_OF_A_BROKER,
+        r"\bDEFAULT_CONFIG:(?:offsets\.topic|transaction\.state\.log)\.replication\.factor=[13]\b|"
+        r"\bDEFAULT_CONFIG:transaction\.state\.log\.min\.isr=[12]\b",
+        "there is one replica",
+    ),
+    (
+        ALL_OF_A_BROKER,
+        r"^.log\.dirs?=(?:DATA|null|/tmp/kafka-logs) .*",
+        "the directory is an option of the command",
+    ),
+    (
+        r"^metadata-quorum describe --status",
+        r'(?<="endpoints": \[)"(?:CONTROLLER://N:N|PLAINTEXT://HOST:PORT)"',
+        "the voter has no listener of its own",
+    ),
+    (
+        r"^transactions describe-producers --topic missing",
+        r"(?<= on leader: )(?:Timed out waiting for a node assignment|Call\(callName=describePr).*",
+        "the tool asks until its time is up; what it says then is chance",
     ),
 ]
 
@@ -83,12 +171,18 @@ def substitutions(server):
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
         (r'"logDir":"[^"]*"', '"logDir":"DIR"'),
         (r"\b1[6-9]\d{11}\b", "MILLIS"),
+        # The duration of a transaction stands behind its beginning.
+        (r"\bMILLIS(\s+)\d+\b", r"MILLIS\1DURATION"),
+        # One more with each record of the metadata log.
+        (r"\bEpoch:(\s*)\d+", r"Epoch:\1N"),
         (r"/tmp/\S+?/(\w+\.(?:json|csv))", r"\1"),
     ]
 
 
 # The numbers of some tools are measurements, or count what happened to be batched together.
 MEASURED = ("producer-perf", "consumer-perf", "metadata-quorum", "e2e-latency")
+# How often progress is shown is a matter of speed.
+PROGRESS = re.compile(r"N records sent, N records/sec \(N MB/sec\), N ms avg latency, N ms max latency\.")
 
 
 def normalised(command, text, server):
@@ -99,8 +193,7 @@ def normalised(command, text, server):
     lines = [re.sub(r"[ \t]+", " ", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("at ")]
     if command.tool in MEASURED:
-        # How often progress is shown is a matter of speed.
-        lines = list(dict.fromkeys(lines))
+        lines = [line for line in dict.fromkeys(lines) if not PROGRESS.fullmatch(line)]
     # Tools go through hash maps and print to two streams: the order of lines is chance.
     return sorted(lines)
 
@@ -148,9 +241,25 @@ def placed(tool, words, bootstrap):
     return words + address
 
 
-def explanation(command):
+def explanation(command, outcomes, texts):
+    """Why the two differ, when every line that does is as it should be but for what the reasons
+    leave out; None otherwise."""
     line = f"{command.tool} {' '.join(command.arguments)}".replace("{broker}", "1").strip()
-    return next((why for pattern, why in EXPLAINED if re.search(pattern, line)), None)
+    if outcomes[0].status != outcomes[1].status:
+        return None
+    counts = [Counter(text) for text in texts]
+    left = [f"-{it}" for it in (counts[0] - counts[1]).elements()]
+    right = [f"+{it}" for it in (counts[1] - counts[0]).elements()]
+    reasons = []
+    for pattern, part, why in EXPLAINED:
+        if not re.search(pattern, line):
+            continue
+        before = (left, right)
+        left, right = ([re.sub(part, "", it) for it in side] for side in (left, right))
+        if (left, right) != before and why not in reasons:
+            reasons.append(why)
+    rest = [sorted(it[1:] for it in side if it.strip("+-")) for side in (left, right)]
+    return "; ".join(reasons) if reasons and rest[0] == rest[1] else None
 
 
 def brief(outcome):
@@ -188,8 +297,9 @@ def run_all(rows, sides, commands, options):
             for side, outcome in zip(sides, outcomes)
         ]
         same = texts[0] == texts[1] and outcomes[0].status == outcomes[1].status
-        rows.append((number, command, outcomes, texts, same))
-        shown = "same" if same else explanation(command) or "DIFFERENT"
+        why = None if same else explanation(command, outcomes, texts)
+        rows.append(Row(number, command, outcomes, texts, same, why))
+        shown = "same" if same else why or "DIFFERENT"
         line = f"{command.tool} {' '.join(command.arguments)}"
         print(f"{number:4} {line[:100]:100} {shown}", flush=True)
 
@@ -200,7 +310,7 @@ def write_raw(rows, sides):
     directory.mkdir(parents=True)
     for index, side in enumerate(sides):
         with open(directory / f"{side.name}.txt", "w") as file:
-            for number, command, outcomes, _, _ in rows:
+            for number, command, outcomes, *_ in rows:
                 outcome = outcomes[index]
                 text = outcome.text.replace(str(side.server.work), "WORK")
                 file.write(
@@ -208,7 +318,7 @@ def write_raw(rows, sides):
                     f"{text.rstrip()}\n[exit {outcome.status}]\n\n"
                 )
     with open(directory / "differences.txt", "w") as file:
-        for number, command, outcomes, texts, same in rows:
+        for number, command, outcomes, texts, same, _ in rows:
             if same:
                 continue
             file.write(f"### {number} {command.tool} {' '.join(command.arguments)}\n")
@@ -219,16 +329,17 @@ def write_raw(rows, sides):
 
 
 def write_table(rows, groups, versions):
-    same = sum(row[4] for row in rows)
-    named = sum(not row[4] and bool(explanation(row[1])) for row in rows)
+    same = sum(row.same for row in rows)
+    named = sum(bool(row.why) for row in rows)
     out = [
         "# Kafka's command line",
         "",
         f"`scripts/cli-tools` on {time.strftime('%Y-%m-%d')}, tools and broker of {versions}: the "
         "same commands, in this order, against Kafka and against uringlog. A cell tells the exit "
         "status and how many lines were printed; texts are compared without ids, addresses, times "
-        "and rates, and whatever the order of their lines. Everything that was printed is in [cli-tools/](cli-tools/), with the "
-        "differences in [differences.txt](cli-tools/differences.txt).",
+        "and rates, and whatever the order of their lines. Everything that was printed is in "
+        "[cli-tools/](cli-tools/), with the differences in "
+        "[differences.txt](cli-tools/differences.txt).",
         "",
         f"{len(rows)} commands: {same} say the same, {named} differ for the reason that is named, "
         f"{len(rows) - same - named} differ. Groups of commands: {', '.join(groups)}.",
@@ -236,9 +347,11 @@ def write_table(rows, groups, versions):
     out = [line if len(line) <= 120 else wrapped(line) for line in out]
     for group in groups:
         out += ["", f"## {group}", "", "| # | command | Kafka | uringlog | same? |", "|--:|---|---|---|---|"]
-        for number, command, outcomes, _, is_same in (row for row in rows if row[1].group == group):
+        for number, command, outcomes, _, is_same, why in rows:
+            if command.group != group:
+                continue
             line = f"{command.tool} {' '.join(command.arguments)}".replace("|", "\\|")
-            verdict = "yes" if is_same else explanation(command) or "**no**"
+            verdict = "yes" if is_same else why or "**no**"
             out.append(
                 f"| {number} | `{line}` | {brief(outcomes[0])} | {brief(outcomes[1])} | {verdict} |"
             )

@@ -80,8 +80,12 @@ def all_partitions(data):
 
 
 def partitions(data):
-    """Without the internal topics: what is printed of their records are no lines."""
+    """Without the internal topics."""
     return [path for path in all_partitions(data) if not path.name.startswith("__")]
+
+
+def internal_partitions(data):
+    return [path for path in all_partitions(data) if path.name.startswith("__")]
 
 
 def files_of(folders, *suffixes):
@@ -105,41 +109,47 @@ def without_known(complaints, folders):
 
 
 def check(report, data, is_text=True, known_in=()):
-    """Records whose bytes are no text can't be told from the tool's own lines: for them only the
-    batches and the records' positions are printed."""
-    folders = partitions(data)
+    """Records whose bytes are no text can't be told from the tool's own lines: for them, and for
+    those of internal topics, only the batches and the records' positions are printed."""
+    report.check("the directory holds partitions", bool(all_partitions(data)), data)
+    # A client may have deleted its topics.
+    if partitions(data):
+        check_partitions(report, "", partitions(data), is_text, known_in)
+    if internal_partitions(data):
+        check_partitions(report, " of internal topics", internal_partitions(data), False, known_in)
+    check_metadata(report, Path(data) / "__cluster_metadata-0")
+
+
+def check_partitions(report, whose, folders, is_text, known_in):
+    def found_nothing(what, complaints):
+        report.check(f"{what}{whose}", not complaints, "; ".join(complaints[:5]))
+
     logs = files_of(folders, ".log")
     indexes = files_of(folders, ".index", ".timeindex")
-    report.check("the directory holds partitions", bool(all_partitions(data)), data)
-    if not logs:
-        # The client has deleted its topics.
-        return
     complaints, codecs = dump(logs, ["--deep-iteration", *["--print-data-log"] * is_text], LOG_LINES)
-    complaints = without_known(complaints, known_in)
-    report.check(f"dump-log of {len(logs)} segments", not complaints, "; ".join(complaints[:5]))
+    found_nothing(f"dump-log of {len(logs)} segments", without_known(complaints, known_in))
     complaints, _ = dump(indexes, [], INDEX_LINES)
     complaints = without_known(complaints, known_in)
-    report.check(
-        f"dump-log of {len(indexes)} indexes against their segments",
-        not complaints,
-        "; ".join(complaints[:5]),
-    )
+    found_nothing(f"dump-log of {len(indexes)} indexes against their segments", complaints)
     complaints, _ = dump(indexes, ["--index-sanity-check"], INDEX_LINES)
-    report.check(
-        f"index sanity check of {len(indexes)} indexes", not complaints, "; ".join(complaints[:5])
-    )
+    found_nothing(f"index sanity check of {len(indexes)} indexes", complaints)
     for folder, found in sorted(codecs.items()):
         named = re.search(r"-codec-(\w+)-", folder)
         if named:
             report.check(f"{folder} is stored as {named[1]}", named[1] in found, found)
-    metadata = Path(data) / "__cluster_metadata-0"
-    if metadata.is_dir():
-        complaints, _ = dump(
-            files_of([metadata], ".log"),
-            ["--cluster-metadata-decoder", "--deep-iteration"],
-            re.compile(LOG_LINES.pattern + r"|^\| offset|^(\s|$)|^[A-Za-z]+\(|^Snapshot"),
-        )
-        report.check("dump-log of the cluster metadata", not complaints, "; ".join(complaints[:5]))
+
+
+def check_metadata(report, folder):
+    """Every directory has one: without it nothing was looked at."""
+    logs = files_of([folder], ".log") if folder.is_dir() else []
+    complaints, _ = dump(
+        logs,
+        ["--cluster-metadata-decoder", "--deep-iteration"],
+        re.compile(LOG_LINES.pattern + r"|^\| offset|^(\s|$)|^[A-Za-z]+\(|^Snapshot"),
+    )
+    if not logs:
+        complaints.append(f"no log in {folder}")
+    report.check("dump-log of the cluster metadata", not complaints, "; ".join(complaints[:5]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.MissingNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.fasterxml.jackson.databind.node.TextNode;
 
@@ -54,6 +55,8 @@ import java.util.TreeSet;
 public class Differ {
     static final ObjectMapper JSON = new ObjectMapper();
     static final int ANSWER_MS = 12_000;
+    /** Some empty requests have no answer: Produce asks for none, with acks=0. */
+    static final int ANSWER_TO_NOTHING_MS = 4_000;
     /** What passes by itself: metadata, coordinators and endings that are still under way. */
     static final Set<Integer> PASSING = Set.of(3, 5, 6, 14, 15, 51, 100);
     /** How often is asked again, and how often for a topic, which may really not be there. */
@@ -121,7 +124,7 @@ public class Differ {
                 return TextNode.valueOf("connection closed");
             } catch (SocketTimeoutException silent) {
                 close();
-                return TextNode.valueOf("no answer within " + ANSWER_MS + " ms");
+                return TextNode.valueOf("no answer");
             }
         }
 
@@ -336,6 +339,7 @@ public class Differ {
             for (int side = 0; side < 2; side++) {
                 Side of = side == 0 ? kafka : uringlog;
                 of.connect();
+                of.socket.setSoTimeout(ANSWER_TO_NOTHING_MS);
                 answers[side] = of.ask(api, (short) version, body);
                 of.close();
             }
@@ -363,32 +367,54 @@ public class Differ {
             both = ours.fieldNames();
             while (both.hasNext()) names.add(both.next());
             for (String name : names) compare(path + "/" + name, kafka.path(name), ours.path(name), differences);
-        } else if (kafka.isArray() && ours.isArray() && kafka.size() == ours.size()) {
-            List<JsonNode> left = sorted(kafka);
-            List<JsonNode> right = sorted(ours);
-            for (int at = 0; at < left.size(); at++) compare(path + "/" + at, left.get(at), right.get(at), differences);
+        } else if (kafka.isArray() && ours.isArray()) {
+            compareLists(path, kafka, ours, differences);
         } else if (!kafka.equals(ours)) {
             differences.addObject().put("path", path).put("kafka", kafka.toString()).put("uringlog", ours.toString());
         }
     }
 
-    /** Order by what names an element, where something does: Kafka's hash maps have no order. */
-    static List<JsonNode> sorted(JsonNode array) {
-        List<JsonNode> list = new ArrayList<>();
-        array.forEach(list::add);
-        list.sort((a, b) -> nameOf(a).compareTo(nameOf(b)));
-        return list;
+    /**
+     * Elements that all have a name of their own are compared name by name, and the name stands in
+     * the path; one that a side lacks is an empty text there. Others are compared in order.
+     */
+    static void compareLists(String path, JsonNode kafka, JsonNode ours, ArrayNode differences) {
+        Map<String, JsonNode> left = byName(kafka);
+        Map<String, JsonNode> right = byName(ours);
+        if (left.size() == kafka.size() && right.size() == ours.size()) {
+            Set<String> names = new TreeSet<>(left.keySet());
+            names.addAll(right.keySet());
+            for (String name : names) {
+                compare(path + "/" + name, left.getOrDefault(name, MissingNode.getInstance()),
+                    right.getOrDefault(name, MissingNode.getInstance()), differences);
+            }
+        } else if (kafka.size() == ours.size()) {
+            for (int at = 0; at < kafka.size(); at++) compare(path + "/" + at, kafka.get(at), ours.get(at), differences);
+        } else {
+            differences.addObject().put("path", path).put("kafka", kafka.toString()).put("uringlog", ours.toString());
+        }
     }
 
+    /** Without the elements that have no name, and with one of those that share one. */
+    static Map<String, JsonNode> byName(JsonNode array) {
+        Map<String, JsonNode> named = new HashMap<>();
+        array.forEach(it -> {
+            String name = nameOf(it);
+            if (!name.isEmpty()) named.put(name, it);
+        });
+        return named;
+    }
+
+    /** What tells an element from its neighbours; Kafka's hash maps have no order. */
     static String nameOf(JsonNode element) {
-        StringBuilder name = new StringBuilder();
-        for (String key : List.of("name", "topic", "topicName", "apiKey", "partitionIndex", "partition",
-            "groupId", "resourceName", "configName", "transactionalId", "nodeId")) {
+        if (element.isTextual()) return element.asText();
+        List<String> words = new ArrayList<>();
+        for (String key : List.of("name", "topic", "topicName", "apiKey", "partitionIndex", "partition", "groupId",
+            "resourceName", "configName", "transactionalId", "nodeId", "source")) {
             JsonNode value = element.path(key);
-            if (value.isIntegralNumber()) name.append(String.format("%012d", value.asLong()));
-            else if (value.isTextual()) name.append(value.asText()).append('\0');
+            if (value.isIntegralNumber() || value.isTextual()) words.add(value.asText());
         }
-        return element.isTextual() ? element.asText() : name.toString();
+        return String.join(",", words);
     }
 
     static boolean isPresent(JsonNode value) {

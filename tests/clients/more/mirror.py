@@ -5,7 +5,6 @@ a group's offsets, and what is written while it runs."""
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import checks
@@ -100,9 +99,12 @@ def check_mirror(report, bootstrap, count, work, target):
         report.say("moved", len(received))
         same = lib.by_partition(received) == lib.by_partition(records)
         report.check("every record once and in order", same, f"{len(received)} of {count}")
-        time.sleep(6)
-        config = there.topic_config(copy).get("retention.ms")
-        report.equal("the topic's configuration is copied", config, "86400000")
+        config = lambda: there.topic_config(copy).get("retention.ms")  # noqa: E731
+        try:
+            lib.wait_until(lambda: config() == "86400000", "the configuration", 60, 0.5)
+        except TimeoutError:
+            pass
+        report.equal("the topic's configuration is copied", config(), "86400000")
     finally:
         process.send_signal(signal.SIGTERM)
         status = process.wait(60)

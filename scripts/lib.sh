@@ -1,4 +1,6 @@
-# Shared by the scripts here; sourced with $top set to the repository's root.
+# Shared by the scripts here; sets $top to the repository's root.
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Says what is missing and how to get it, and stops.
 missing() {
@@ -39,6 +41,18 @@ need_rust() {
 }
 
 rust_version() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml" | head -1; }
+
+# Becomes a program of tests/, with what the clients' tests need installed: PROGRAM [ARG ...].
+# Nothing is left beside its source.
+client_program() {
+  local program=$1
+  shift
+  "$top/scripts/client-deps"
+  PYTHONDONTWRITEBYTECODE=1 exec "$("$top/scripts/client-deps" --python)" "$top/tests/$program" "$@"
+}
+
+# What `cargo build --release` has made.
+release_binary() { echo "$(target_dir)/release/uringlog"; }
 
 target_dir() {
   cargo metadata --format-version 1 --no-deps --manifest-path "$top/Cargo.toml" |

@@ -6,22 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use uringlog::broker::config::{ServerConfig, TopicConfigs};
 use uringlog::disk::plain::PlainDisk;
 use uringlog::disk::{Disk, Plan};
 use uringlog::format::batch::{BatchHeader, Codec, HEADER_BYTES, RecordBatch};
-use uringlog::format::record::RecordsIter;
-use uringlog::format::{checkpoint, codec};
-use uringlog::log::producers::Marker;
-use uringlog::log::{LogConfig, LogSpec, Opening, PartitionLog};
+use uringlog::format::{checkpoint, codec, partition_metadata};
+use uringlog::log::{LogSpec, Opening, PartitionLog};
 use uringlog::units::{ByteCount, LeaderEpoch, Offset, Timestamp, TopicId};
 
-use crate::compacted_case::{Event, History, files, histories};
+use crate::compacted_case::{Event, History, histories};
+use crate::driver::{EPOCHS_PER_RESTART, FILES_MAX, differences, files, marker, resolve};
+use crate::keep::Keep;
 use crate::rounds::{self, MEMORY};
-
-const FILES_MAX: usize = 1_000;
-/// A clean stop and start raise the leader epoch by so much: the stop fences the broker.
-const EPOCHS_PER_RESTART: i32 = 2;
 
 struct Replay {
     log: PartitionLog,
@@ -38,11 +33,13 @@ struct Replay {
     _directory: tempfile::TempDir,
 }
 
-/// Repeats every topic of a case; returns how many files were compared, and what differs.
-pub fn repeat_case(root: &Path) -> (usize, Vec<String>) {
+/// Repeats every topic of a case, and keeps what is left where that is wanted; returns how many
+/// files were compared, and what differs.
+pub fn repeat_case(root: &Path, keep: &Keep) -> (usize, Vec<String>) {
     let (mut files, mut repacked, mut differences) = (0, 0, Vec::new());
     for history in histories(root) {
         let replay = repeat(history);
+        keep.partition(&replay.spec.directory, &replay.configs, None);
         files += replay.files;
         repacked += replay.repacked;
         differences.extend(replay.differences);
@@ -54,13 +51,14 @@ pub fn repeat_case(root: &Path) -> (usize, Vec<String>) {
 }
 
 fn repeat(history: History) -> Replay {
-    let mut replay = Replay::create(&history);
     let mut copies: Vec<(Timestamp, PathBuf)> = Vec::new();
     for (at, event) in &history.events {
         if let Event::Copied(copy) = event {
             copies.push((*at, copy.clone()));
         }
     }
+    let mut replay = Replay::create(&history, &copies[0].1);
+    let end = history.events.last().map_or(history.created, |it| it.0);
     for (at, event) in history.events {
         match event {
             Event::Clean => {
@@ -71,27 +69,26 @@ fn repeat(history: History) -> Replay {
             event => replay.take(event, at),
         }
     }
+    if replay.is_running {
+        replay.take(Event::Stop, end);
+    }
     replay
 }
 
-fn resolve(configs: &BTreeMap<String, String>) -> LogConfig {
-    let server = ServerConfig::defaults();
-    let topics = TopicConfigs::new(&server);
-    topics.validate(configs).expect("Kafka took them");
-    let mut config = topics.resolve(configs);
-    config.flush_messages = u64::MAX;
-    config
+fn topic_id(folder: &Path) -> TopicId {
+    let bytes = fs::read(folder.join("partition.metadata")).expect("a file");
+    partition_metadata::parse(&bytes).expect("Kafka's")
 }
 
 impl Replay {
-    fn create(history: &History) -> Replay {
+    fn create(history: &History, copy: &Path) -> Replay {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let folder = format!("{}-0", history.topic);
         let path: Arc<Path> = directory.path().join(&folder).into();
         let spec = LogSpec {
             number: 1,
             directory: path,
-            topic_id: TopicId([7; 16]),
+            topic_id: topic_id(&copy.join(&folder)),
             config: resolve(&history.configs),
             leader_epoch: LeaderEpoch(0),
             jitter_seed: 0,
@@ -152,7 +149,8 @@ impl Replay {
     }
 
     fn append(&mut self, batch: RecordBatch, now: Timestamp) {
-        let appended = match marker(&batch) {
+        // Kafka 4.3 has transaction version 2.
+        let appended = match marker(&batch, true) {
             Some(marker) => self.log.append_marker(&marker, now),
             None => self.log.append_verified(batch, now),
         };
@@ -200,37 +198,26 @@ impl Replay {
         logged
     }
 
-    /// Every file, byte for byte; `partition.metadata` has another id. And the checkpoint's line.
+    /// Every file, byte for byte, but for the packing of records. And the checkpoint's line.
     fn compare(&mut self, copy: &Path) {
-        let (ours, theirs) = (files(&self.spec.directory), files(&copy.join(&self.folder)));
         let place = copy.join(&self.folder);
-        let place = place.display();
+        let (mut ours, theirs) = (files(&self.spec.directory), files(&place));
+        self.files += theirs.len();
         for (name, bytes) in &theirs {
-            self.files += 1;
-            match ours.get(name) {
-                None => self.differences.push(format!("{place}/{name}: not there")),
-                Some(found) if found != bytes && is_repacked(found, bytes) => {
-                    self.repacked += 1;
-                }
-                Some(found) if found != bytes => {
-                    let at = found.iter().zip(bytes).position(|(a, b)| a != b);
-                    self.differences.push(format!(
-                        "{place}/{name}: {} bytes, Kafka's {}; they part at {at:?}",
-                        found.len(),
-                        bytes.len()
-                    ));
-                }
-                Some(_) => {}
+            if let Some(found) = ours.get_mut(name)
+                && found != bytes
+                && is_repacked(found, bytes)
+            {
+                self.repacked += 1;
+                found.clone_from(bytes);
             }
         }
-        for name in ours.keys().filter(|name| !theirs.contains_key(*name)) {
-            self.differences.push(format!("{place}/{name}: Kafka has no such file"));
-        }
+        self.differences.extend(differences(&ours, &place, true));
         let text = fs::read(copy.join("cleaner-offset-checkpoint")).expect("a checkpoint");
         let lines = checkpoint::parse_offsets(&text).expect("Kafka's");
         let line =
             lines.iter().find(|it| format!("{}-{}", it.topic, it.partition.0) == self.folder);
-        assert_eq!(self.first_dirty, line.map(|it| it.offset), "{place}");
+        assert_eq!(self.first_dirty, line.map(|it| it.offset), "{}", place.display());
     }
 }
 
@@ -253,22 +240,4 @@ fn unpacked(bytes: &[u8]) -> Option<Vec<(BatchHeader, Vec<u8>)>> {
         rest = &rest[size..];
     }
     is_packed.then_some(batches)
-}
-
-/// What a transaction coordinator asked for, if the batch is its marker.
-fn marker(batch: &RecordBatch) -> Option<Marker> {
-    let header = batch.header();
-    if !header.is_control() {
-        return None;
-    }
-    let record = RecordsIter::new(header, batch.payload()).next()?.ok()?;
-    let (key, value) = (record.key?, record.value?);
-    Some(Marker {
-        producer_id: header.producer_id,
-        epoch: header.producer_epoch,
-        // Kafka 4.3 has transaction version 2.
-        raises_epoch: true,
-        coordinator_epoch: i32::from_be_bytes(*value.get(2..)?.first_chunk()?),
-        commits: key.get(3) == Some(&1),
-    })
 }

@@ -9,6 +9,8 @@ use bytes::BytesMut;
 use uringlog::format::batch::{BatchHeader, RecordBatch};
 use uringlog::units::{Offset, Timestamp};
 
+use crate::driver::files;
+
 /// One thing that happened to a topic's only partition.
 pub enum Event {
     /// Before anything that happened in the same millisecond.
@@ -131,17 +133,6 @@ fn sent(mut batch: RecordBatch) -> RecordBatch {
     }
     batch.assign(Offset(0), header.leader_epoch);
     batch
-}
-
-/// The files of a folder, but for `partition.metadata`, whose id differs.
-pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = fs::read_dir(folder).expect("a folder");
-    let files = entries.map(|entry| {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        (name, fs::read(&path).expect("readable"))
-    });
-    files.filter(|(name, _)| name != "partition.metadata").collect()
 }
 
 fn configs(step: &toml::Value) -> BTreeMap<String, String> {

@@ -151,7 +151,10 @@ impl Replay {
         let about = format!("{}: {:?}", self.folder.display(), batch.header());
         let stamp = batch.header().max_timestamp;
         let header = *batch.header();
-        let appended = match marker(&batch, self.producers.get(&header.producer_id.0)) {
+        // A producer's epoch that the marker raises says that the transaction was of version 2.
+        let known = self.producers.get(&header.producer_id.0);
+        let raises_epoch = known.is_some_and(|it| *it < header.producer_epoch.0);
+        let appended = match marker(&batch, raises_epoch) {
             Some(marker) => self.log.append_marker(&marker, stamp).map(drop),
             None => match self.log.append_verified(batch, now) {
                 Ok(appended) if appended.duplicate => {
@@ -320,9 +323,8 @@ pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     files.collect()
 }
 
-/// What a transaction coordinator asked for, if the batch is its marker. A producer's epoch that
-/// the marker raises says that the transaction was of version 2.
-fn marker(batch: &RecordBatch, epoch: Option<&i16>) -> Option<Marker> {
+/// What a transaction coordinator asked for, if the batch is its marker.
+pub fn marker(batch: &RecordBatch, raises_epoch: bool) -> Option<Marker> {
     let header = batch.header();
     if !header.is_control() {
         return None;
@@ -332,7 +334,7 @@ fn marker(batch: &RecordBatch, epoch: Option<&i16>) -> Option<Marker> {
     Some(Marker {
         producer_id: header.producer_id,
         epoch: header.producer_epoch,
-        raises_epoch: epoch.is_some_and(|it| *it < header.producer_epoch.0),
+        raises_epoch,
         coordinator_epoch: i32::from_be_bytes(*value.get(2..)?.first_chunk()?),
         commits: key.get(3) == Some(&1),
     })

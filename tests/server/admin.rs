@@ -391,6 +391,7 @@ fn one_broker_has_nothing_to_elect_or_move() {
     let request = AlterPartitionReassignmentsRequest::default().with_topics(vec![topic]);
     let answer = client.call(&request, 0);
     assert_eq!(answer.responses[0].partitions[0].error_code, NO_REASSIGNMENT_IN_PROGRESS);
+    assert_eq!((answer.error_code, answer.error_message), (0, None));
 }
 
 #[test]
@@ -406,6 +407,7 @@ fn the_metadata_log_has_one_voter_that_leads_it() {
     };
     let before = describe("__cluster_metadata").topics[0].partitions[0].clone();
     assert_eq!((before.error_code, before.leader_id.0), (0, 1));
+    assert_eq!(before.error_message, Some(text("")));
     assert_eq!(before.current_voters.len(), 1);
     assert_eq!(before.current_voters[0].log_end_offset, before.high_watermark);
     let other = describe("topic");

@@ -8,6 +8,7 @@ use crate::support::process::{Broker, Launch, directory};
 use crate::support::{ENGINES, wait};
 
 const OFFSET_OUT_OF_RANGE: i16 = 1;
+const CORRUPT_MESSAGE: i16 = 2;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 const NOT_LEADER_OR_FOLLOWER: i16 = 6;
 const INVALID_TOPIC: i16 = 17;
@@ -15,6 +16,7 @@ const INVALID_REQUIRED_ACKS: i16 = 21;
 const INVALID_PARTITIONS: i16 = 37;
 const INVALID_REPLICATION_FACTOR: i16 = 38;
 const INVALID_CONFIG: i16 = 40;
+const OUT_OF_ORDER_SEQUENCE_NUMBER: i16 = 45;
 
 fn started(engine: &str) -> (Broker, Client) {
     let broker = Launch::new(engine).start();
@@ -118,6 +120,25 @@ fn a_fetch_outside_of_the_log_says_so_and_the_log_itself_is_served() {
         let at_the_end = client.fetch("topic", 0, 40, 1 << 20);
         assert_eq!((at_the_end.error_code, at_the_end.high_watermark), (0, 40));
     }
+}
+
+#[test]
+fn a_refusal_says_beside_its_code_what_kafkas_says() {
+    let (_broker, mut client) = started("uring");
+    client.create("topic", 1, &[]);
+    let producer = client.producer_id();
+    client.accepted("topic", 0, batch::sequenced(producer, 0, &["0".to_owned()]));
+    let late = client.produce("topic", 0, batch::sequenced(producer, 7, &["7".to_owned()]));
+    assert_eq!((late.error_code, late.log_start_offset), (OUT_OF_ORDER_SEQUENCE_NUMBER, 0));
+    let mut broken = of(&["1"]);
+    broken[20] ^= 1;
+    let broken = client.produce("topic", 0, broken);
+    assert_eq!((broken.error_code, broken.log_start_offset), (CORRUPT_MESSAGE, -1));
+    let unknown = client.fetch("topic", 9, 0, 1 << 20);
+    assert_eq!(unknown.error_code, UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(unknown.aborted_transactions, Some(Vec::new()));
+    let beyond = client.fetch("topic", 0, 9, 1 << 20);
+    assert_eq!((beyond.error_code, beyond.aborted_transactions), (OFFSET_OUT_OF_RANGE, None));
 }
 
 #[test]

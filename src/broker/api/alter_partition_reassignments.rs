@@ -48,7 +48,7 @@ pub async fn answer(
     });
     AlterPartitionReassignmentsResponse::default()
         .with_allow_replication_factor_change(request.allow_replication_factor_change)
-        .with_error_message(Some(text("")))
+        .with_error_message(None)
         .with_responses(responses.collect())
 }
 

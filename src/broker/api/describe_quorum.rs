@@ -58,7 +58,7 @@ fn describe(node: &Node, data: PartitionData) -> PartitionData {
         .with_log_end_offset(end)
         .with_last_fetch_timestamp(now().0)
         .with_last_caught_up_timestamp(now().0);
-    data.with_error_message(None)
+    data.with_error_message(Some(text("")))
         .with_leader_id(broker_id(node.shared.node))
         .with_leader_epoch(LEADER_EPOCH)
         .with_high_watermark(end)

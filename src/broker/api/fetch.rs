@@ -214,7 +214,13 @@ impl Round {
     fn refuse(&mut self, index: i32, not_here: NotHere) {
         self.is_due = true;
         let answer = PartitionAnswer::refused(index, not_here.code);
-        self.push(PartitionAnswer { leader: not_here.leader, ..answer }, None);
+        // Kafka has an empty list for a partition that there isn't, and none for others.
+        let is_unknown = matches!(
+            not_here.code,
+            ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId
+        );
+        let aborted = is_unknown.then(Vec::new);
+        self.push(PartitionAnswer { leader: not_here.leader, aborted, ..answer }, None);
     }
 }
 

@@ -216,9 +216,28 @@ impl Place<'_> {
             }
             Err(error) => {
                 node.complain(|| format!("{}: {error}", self.partition.directory().display()));
-                Pending { answer: failed(self.index, &error), due: None }
+                let answer = self.with_log_start(failed(self.index, &error));
+                Pending { answer, due: None }
             }
         }
+    }
+
+    /// Kafka tells where the log starts beside a refusal, too, but for what it finds out before it
+    /// looks into the batch, and for what is wrong with the log itself.
+    fn with_log_start(&self, answer: PartitionAnswer) -> PartitionAnswer {
+        let is_early = matches!(
+            answer.error,
+            ErrorCode::UnknownTopicOrPartition
+                | ErrorCode::NotLeaderOrFollower
+                | ErrorCode::MessageTooLarge
+                | ErrorCode::RecordListTooLarge
+                | ErrorCode::CorruptMessage
+                | ErrorCode::KafkaStorageError
+        );
+        if is_early {
+            return answer;
+        }
+        PartitionAnswer { log_start: self.partition.cursors().log_start.to_wire(), ..answer }
     }
 
     fn refuse(&self, node: &Node, refusal: &Refusal) -> Pending {

@@ -26,8 +26,9 @@ RESTARTS_MAX = 12
 DAMAGED = ("unclean-k1-", "unclean-k2-")
 # What kafka-dump-log complains of in Kafka's own files of these cases, too: batches with a flag that
 # the broker takes off, believing their header's time; offsets that are missing, since recovery has
-# set a batch aside, or has completed a swap that leaves out batches.
+# set a batch aside, has completed a swap that leaves out batches, or the cleaner has been there.
 KNOWN = (
+    *(f"kept-compaction-{topic}-0-0" for topic in ("c", "ca", "cd", "ci", "ct", "cz")),
     "kept-timestamps-ts-flag-0-0",
     "kept-timestamps-ts-lies-0-0",
     "kept-damage-c-0",

@@ -77,7 +77,7 @@ const BETTER: &[Better] = &[
         variant: "c",
         kafka: "cuts the active segment off at the damaged batch",
         ours: "moves the damaged batch to a .quarantine file and keeps those behind it",
-        holds: |it| is_set_aside(it) && differ_only_in(it, &[".quarantine"]),
+        holds: |it| is_set_aside(it) && differ_only_from_the_damage_on(it),
     },
     Better {
         variant: "e2",
@@ -103,7 +103,7 @@ const BETTER: &[Better] = &[
         variant: "k3",
         kafka: "cuts a sealed segment at its damaged batch and deletes all later ones",
         ours: "moves the damaged batch to a .quarantine file and keeps everything behind it",
-        holds: |it| is_set_aside(it) && differ_only_in(it, &[".quarantine"]),
+        holds: |it| is_set_aside(it) && differ_only_from_the_damage_on(it),
     },
     Better {
         variant: "l",
@@ -130,11 +130,30 @@ fn is_set_aside(recovered: &Recovered) -> bool {
     recovered.report.is_lossy() && names.any(|name| name.ends_with(".quarantine"))
 }
 
+/// The files that differ.
+fn different(recovered: &Recovered) -> impl Iterator<Item = &str> {
+    let paths = recovered.differences.iter().map(|it| it.split(": ").next().unwrap_or_default());
+    paths.map(|path| path.rsplit('/').next().unwrap_or_default())
+}
+
 fn differ_only_in(recovered: &Recovered, files: &[&str]) -> bool {
-    let name = |difference: &str| difference.split(": ").next().unwrap_or_default().to_owned();
-    let mut names = recovered.differences.iter().map(|it| name(it));
     !recovered.differences.is_empty()
-        && names.all(|name| files.iter().any(|file| name.ends_with(file)))
+        && different(recovered).all(|name| files.iter().any(|file| name.ends_with(file)))
+}
+
+/// Whether what lies before the damaged batch is as Kafka's, but for the indexes of its segment,
+/// which is the active one there, and for the epochs.
+fn differ_only_from_the_damage_on(recovered: &Recovered) -> bool {
+    let base = |name: &str| name.split('.').next().and_then(|it| it.parse::<u64>().ok());
+    let ours = |end| recovered.files.keys().filter(move |name| name.ends_with(end));
+    let damage = ours(".quarantine").find_map(|name| base(name)).expect("it was set aside");
+    let segment = ours(".log").filter_map(|name| base(name)).filter(|it| *it <= damage).max();
+    let is_index = |name: &str| name.ends_with(".index") || name.ends_with(".timeindex");
+    different(recovered).all(|name| {
+        name == "leader-epoch-checkpoint"
+            || base(name).is_some_and(|it| damage <= it)
+            || base(name) == segment && is_index(name)
+    })
 }
 
 #[test]

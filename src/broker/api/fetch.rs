@@ -215,10 +215,8 @@ impl Round {
         self.is_due = true;
         let answer = PartitionAnswer::refused(index, not_here.code);
         // Kafka has an empty list for a partition that there isn't, and none for others.
-        let is_unknown = matches!(
-            not_here.code,
-            ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId
-        );
+        let is_unknown =
+            matches!(not_here.code, ErrorCode::UnknownTopicOrPartition | ErrorCode::UnknownTopicId);
         let aborted = is_unknown.then(Vec::new);
         self.push(PartitionAnswer { leader: not_here.leader, aborted, ..answer }, None);
     }

@@ -39,6 +39,12 @@ fn roll_by_size_shows_the_figures_of_the_documents() {
     assert_eq!(active, vec![Value::from(10_485_760); 4]);
     let allocated = values(&results, "active_index_allocated_bytes", &behind_small);
     assert!(allocated.iter().all(|it| it.as_u64() < Some(1 << 20)), "{allocated:?}");
+    // Plans that roll, with next segments prepared and not: of 1 and of 8 partitions.
+    for form in ["unprepared", "prepared"] {
+        let count = values(&results, &format!("plan_that_rolls_{form}_count"), &[]);
+        assert_eq!(count, [vec![Value::from(40); 4], vec![Value::from(40); 4]].concat());
+    }
+    assert_eq!(values(&results, "prepared_to_unprepared_p50", &[]).len(), 8);
 
     assert_eq!(json(&out.join("run.json"))["state"], "complete");
     assert!(json(&out.join("machine.json"))["kernel"].is_string());
@@ -49,6 +55,14 @@ fn roll_by_size_shows_the_figures_of_the_documents() {
     let report = fs::read_to_string(out.join("report.md")).expect("a report");
     for part in ["1044700", "What differs, and why", "](pictures/", "Tier: device", "Noise"] {
         assert!(report.contains(part), "{part} is not in the report");
+    }
+    for title in report.lines().filter(|it| it.starts_with("**4,000 x 1,024 B behind")) {
+        let cells = title.split_once("** (").expect("it says which").1.trim_end_matches(')');
+        let mut cells: Vec<&str> = cells.split("; ").collect();
+        let count = cells.len();
+        cells.sort_unstable();
+        cells.dedup();
+        assert_eq!(cells.len(), count, "a cell stands there twice: {title}");
     }
     the_report_comes_from_the_files(&out, &report);
     the_same_run_compares_as_the_same(&out);

@@ -286,9 +286,8 @@ fn by_wire(
 
 fn notes(recorder: &mut Recorder) {
     recorder.note(
-        "The document shows a `.snapshot` of 56 bytes beside the new segment: state of idempotent \
-         producers, which Kafka keeps in files; uringlog replays batch headers instead and writes \
-         none.",
+        "The document shows a `.snapshot` of 56 bytes beside the new segment: that of one \
+         idempotent producer. The records here come from none, so theirs has 10 bytes.",
     );
     recorder.note(
         "uringlog looks for segments to delete in its chores, every 200 ms, and carries out one \

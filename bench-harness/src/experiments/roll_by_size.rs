@@ -1,10 +1,11 @@
 //! When does a segment roll by size, what do its files look like, and what does a roll cost?
 //!
 //! [`programme`] says what is appended, [`phenomenon`] reads the files back, [`cost`] times the
-//! appends that roll against those that don't.
+//! appends that roll against those that don't, [`prepared`] what prepared next segments would save.
 
 pub(super) mod cost;
 pub(super) mod phenomenon;
+mod prepared;
 pub mod programme;
 
 use uringlog::LogConfig;
@@ -104,6 +105,12 @@ const PARAMETERS: &[Parameter] = &[
         "batches that fit a segment where rolls are timed",
     ),
     Parameter {
+        name: "prepared",
+        kind: Kind::Flag { default: true },
+        unit: "",
+        help: "time plans that roll to prepared next segments, too",
+    },
+    Parameter {
         name: "preallocate",
         kind: Kind::Flag { default: false },
         unit: "",
@@ -136,8 +143,11 @@ fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     phenomenon::notes(recorder);
     asked.declare(recorder);
     recorder.vary("through", "library");
-    let wants_cost = context.parameters.flag("cost");
-    if wants_cost && directly { cost::run(context, recorder) } else { Ok(()) }
+    if !directly || !context.parameters.flag("cost") {
+        return Ok(());
+    }
+    cost::run(context, recorder)?;
+    if context.parameters.flag("prepared") { prepared::run(context, recorder) } else { Ok(()) }
 }
 
 fn by_library(

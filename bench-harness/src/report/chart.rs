@@ -265,7 +265,8 @@ impl Axis {
         let computed = match self.is_log {
             // Half of all is the one that everybody looks for.
             true if self.scale == Scale::Percentile => {
-                log_ticks(from, to).into_iter().chain([2.0]).filter(|it| *it <= to).collect()
+                let ticks = log_ticks(from, to).into_iter().filter(|it| 0.1 < (it - 2.0).abs());
+                ticks.chain([2.0]).filter(|it| *it <= to).collect()
             }
             true => log_ticks(from, to),
             false => linear_ticks(from, to),
@@ -341,6 +342,10 @@ mod tests {
         let ticks = marked.ticks((0.9, 1100.0));
         assert_eq!(ticks.last(), Some(&(1000.0, "no limit".to_owned())));
         assert_eq!(ticks.len(), 4);
+        // Written twice, a mark looks bold.
+        let percentiles = Axis::log("", Scale::Percentile);
+        assert_eq!(places(percentiles.ticks((0.9, 60.0))), [1.0, 5.0, 10.0, 20.0, 50.0, 2.0]);
+        assert_eq!(places(percentiles.ticks((0.9, 1100.0))), [1.0, 10.0, 100.0, 1000.0, 2.0]);
     }
 
     #[test]

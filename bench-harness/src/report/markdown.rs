@@ -1,14 +1,14 @@
 //! The report's text.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::Drawn;
 use super::chart::{Scale, digits};
 use super::load::Run;
 use super::stats::spread;
 use super::tables;
-use crate::record::Line;
 use crate::record::output::State;
+use crate::record::{Line, Place};
 use crate::registry::EXPERIMENTS;
 use crate::run::machine::MachineRecord;
 use crate::run::noise::Noise;
@@ -147,13 +147,44 @@ fn caption(runs: &[Run], name: &str, drawn: &Drawn) -> String {
 
 /// Each text once, with the cells that say it when not all do.
 fn notes(runs: &[Run], name: &str) -> String {
-    let mut said: BTreeMap<&str, ()> = BTreeMap::new();
+    let mut said: BTreeSet<String> = BTreeSet::new();
     let mut text = String::new();
     for line in runs.iter().flat_map(|it| it.lines(name)) {
-        let Line::Note { text: note, .. } = line else { continue };
-        if said.insert(note, ()).is_none() {
+        let Line::Note { place, text: note } = line else { continue };
+        let note = of_cell(note, place);
+        if !said.contains(&note) {
             text += &format!("- {note}\n");
+            said.insert(note);
         }
     }
     if text.is_empty() { text } else { format!("What differs, and why:\n\n{text}\n") }
+}
+
+/// What is marked or cut short is so in one cell, which is named; the rest holds for all.
+fn of_cell(note: &str, place: &Place) -> String {
+    let Place { engine, tier, file_system, round, .. } = place;
+    for word in ["Mark: ", "Partial: "] {
+        if let Some(rest) = note.strip_prefix(word) {
+            return format!("{word}{engine}, {tier}, {file_system}, round {round}: {rest}");
+        }
+    }
+    note.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_says_of_which_cell_it_is() {
+        let place = Place {
+            experiment: "soak".to_owned(),
+            engine: "uring".to_owned(),
+            tier: "device".to_owned(),
+            file_system: "xfs".to_owned(),
+            round: 1,
+        };
+        assert_eq!(of_cell("Mark: slow", &place), "Mark: uring, device, xfs, round 1: slow");
+        assert_eq!(of_cell("All the same", &place), "All the same");
+    }
 }

@@ -118,8 +118,8 @@ fn record((made, seen): (Made, Seen), recorder: &mut Recorder) {
         },
     ));
     recorder.note(
-        "The log with gaps is made as a file, batch by batch as a compacting Kafka leaves it, \
-         since uringlog doesn't write transaction markers or compact logs itself; the engine \
+        "The log with gaps is made as a file, batch by batch as a compacting Kafka leaves it, so \
+         that it is known which offsets are gone whatever a cleaner would have got to; the engine \
          recovers and serves it. Kafka's column has no such part.",
     );
 }

@@ -314,10 +314,8 @@ fn notes(recorder: &mut Recorder) {
          recovery point follows every roll, that is the last segment once a checkpoint was \
          written, which happens once a minute by default and every 100 ms here.",
     );
-    recorder.note(
-        "Both servers read the newest producer snapshot and the headers behind it; results of \
-         before there were snapshots here show headers of a day.",
-    );
+    recorder
+        .note("Both servers read the newest producer snapshot, and only the headers behind it.");
     recorder.note(
         "SIGKILL takes a process and leaves the page cache: nothing that was written is lost, in \
          either tier. A torn tail stands for a power cut. What was acknowledged from the page \

@@ -41,6 +41,10 @@ const GRACE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(200);
 /// Open files of sealed segments, so that those of many partitions fit the ring's table.
 const SEALED_FILES_MAX: usize = 64;
+/// Sealed segments that may wait for their sync while old ones are made; each has three files open.
+/// The shard's chores begin with them at their next look only, so that a wait after each roll would
+/// take minutes for thousands of segments.
+const UNSYNCED_MAX: u64 = 512;
 /// Points of the series.
 const SAMPLES_MAX: usize = 500;
 
@@ -62,6 +66,11 @@ impl Point {
 
     fn most(&self) -> u64 {
         self.segments.div_ceil(self.partitions)
+    }
+
+    /// Whether what was sealed is to be synced before the next turn.
+    fn syncs_after(&self, turn: u64) -> bool {
+        turn == self.most() || turn.is_multiple_of((UNSYNCED_MAX / self.partitions).max(1))
     }
 }
 
@@ -212,12 +221,16 @@ async fn fill(
             let at = if turn < count { Timestamp(first + step) } else { now() };
             if turn <= count {
                 let due = partition.append(batches::uniform(&[b"old"], at))?.due;
-                waiting.push((partition, partition.reached(due)));
+                waiting.push(partition.reached(due));
             }
         }
-        for (partition, reached) in waiting {
+        for reached in waiting {
             reached.await?;
-            flushed(context, (partition, turn)).await?;
+        }
+        if point.syncs_after(turn) {
+            for partition in &partitions {
+                flushed(context, partition).await?;
+            }
         }
         progress.advance(1);
     }
@@ -225,8 +238,10 @@ async fn fill(
 }
 
 /// What has been sealed so far is on the device: its files no longer have to stay open.
-async fn flushed(context: &Context, (partition, base): (&Partition, u64)) -> Result<(), Failure> {
+async fn flushed(context: &Context, partition: &Partition) -> Result<(), Failure> {
     let until = Instant::now() + GRACE;
+    // Each record has a segment, so the last one is where the active one begins.
+    let base = partition.cursors().next.0 - 1;
     while partition.cursors().recovery_point.0 < base {
         context.check()?;
         if until < Instant::now() {
@@ -456,6 +471,20 @@ mod tests {
                 let count = point.of_partition(it);
                 0 < count && count <= point.most() && point.most() <= count + 1
             }));
+        }
+    }
+
+    #[test]
+    fn what_waits_for_its_sync_is_bounded() {
+        for partitions in [1, 8, 400, 10_000] {
+            let point = Point::new(100_000, partitions);
+            let mut waiting = 0;
+            for turn in 0..=point.most() {
+                waiting += point.partitions;
+                assert!(waiting <= UNSYNCED_MAX.max(point.partitions) + point.partitions);
+                waiting = if point.syncs_after(turn) { 0 } else { waiting };
+            }
+            assert_eq!(waiting, 0, "{partitions} partitions");
         }
     }
 

@@ -28,16 +28,16 @@ const NEIGHBOURS: u64 = 2;
 const SAMPLES_MAX: u64 = 600;
 
 /// A sweep's point: how many partitions take how many batches.
-struct Point {
-    partitions: u64,
-    batch: RecordBatch,
+pub struct Point {
+    pub partitions: u64,
+    pub batch: RecordBatch,
     /// Batches that fit a segment.
     fit: u64,
-    rolls: u64,
+    pub rolls: u64,
 }
 
 impl Point {
-    fn new(context: &Context, partitions: u64) -> Point {
+    pub fn new(context: &Context, partitions: u64) -> Point {
         let parameters = &context.parameters;
         let around = batches::length(1, 0) + 8;
         let length = SEGMENT_BYTES / parameters.number("cost_batches") - around;
@@ -46,6 +46,10 @@ impl Point {
         let fit = SEGMENT_BYTES / u64_of(batch.as_bytes().len());
         let rolls = (parameters.number("cost_rolls") / partitions).max(ROLLS_MIN);
         Point { partitions, batch, fit, rolls }
+    }
+
+    pub fn batch_bytes(&self) -> u64 {
+        u64_of(self.batch.as_bytes().len())
     }
 
     fn turns(&self) -> u64 {
@@ -328,7 +332,8 @@ fn pictures(recorder: &mut Recorder, sweep: &[u64]) {
 fn notes(recorder: &mut Recorder) {
     recorder.note(
         "uringlog, like Kafka, makes the next segment when a batch no longer fits, as steps of the \
-         same plan: every roll that is timed here is one of an unprepared next segment. \
+         same plan: appends that roll are timed with unprepared next segments. What preparing \
+         them would save is measured on the plans themselves (`plan_that_rolls_prepared`). \
          `--set preallocate=true` has the .log file made at its full length (Kafka's \
          `preallocate`), which is the only preparation that either offers.",
     );

@@ -186,8 +186,9 @@ pub fn notes(recorder: &mut Recorder) {
          12 bytes, where the document shows 780 and 756.",
     );
     recorder.note(
-        "`.snapshot` files hold the state of idempotent producers as Kafka keeps it; uringlog \
-         replays batch headers instead and writes none.",
+        "`.snapshot` files, which a roll writes, hold the state of idempotent producers: 10 bytes \
+         and 46 for each. The records here come from none; the document's 608 and 56 bytes are of \
+         13 and of 1.",
     );
     recorder.note(
         "Active indexes are 10,485,760 and 10,485,756 bytes long and take the blocks that the \

@@ -25,6 +25,8 @@ pub const DELETED: &str = "retention";
 /// More marks than this hide what they are to explain.
 const EVENTS_MAX: usize = 40;
 const HOUR: f64 = 3600.0;
+/// Seconds below which the table shows no change for an hour: it would be noise, times a thousand.
+const SPAN_MIN: f64 = 300.0;
 const OPEN: Unit = Unit { name: "open", better: Better::None };
 const PER_HOUR: Unit = Unit { name: "per hour", better: Better::None };
 const BYTES_PER_HOUR: Unit = Unit { name: "bytes per hour", better: Better::None };
@@ -223,6 +225,8 @@ struct Change {
     begin: f64,
     end: f64,
     per_hour: f64,
+    /// Seconds from the first to the last.
+    span: f64,
 }
 
 impl Change {
@@ -238,6 +242,7 @@ impl Change {
             begin: median(&points[..fifth]),
             end: median(&points[points.len() - fifth..]),
             per_hour: slope(points) * HOUR,
+            span: points[points.len() - 1].0 - points[0].0,
         }
     }
 
@@ -246,9 +251,10 @@ impl Change {
     }
 
     fn row(self, what: &str, shown: &dyn Fn(f64) -> String) -> Vec<String> {
-        let Change { begin, end, per_hour } = self;
+        let Change { begin, end, per_hour, span } = self;
         let ratio = format!("{:.3}", self.ratio());
-        vec![what.to_owned(), shown(begin), shown(end), ratio, shown(per_hour)]
+        let hour = if span < SPAN_MIN { "too short".to_owned() } else { shown(per_hour) };
+        vec![what.to_owned(), shown(begin), shown(end), ratio, hour]
     }
 }
 
@@ -277,8 +283,12 @@ mod tests {
         // Medians of 20 of 100 slices each: those of number 10 and number 90.
         assert_eq!((leak.begin, leak.end), (1720.0, 7480.0));
         let level = line(|_| 5.0);
-        assert_eq!(level, Change { begin: 5.0, end: 5.0, per_hour: 0.0 });
+        assert_eq!(level, Change { begin: 5.0, end: 5.0, per_hour: 0.0, span: 3564.0 });
         assert!((level.ratio() - 1.0).abs() < 1e-12);
-        assert_eq!(Change::of(&[(1.0, 7.0)]), Change { begin: 7.0, end: 7.0, per_hour: 0.0 });
+        let single = Change { begin: 7.0, end: 7.0, per_hour: 0.0, span: 0.0 };
+        assert_eq!(Change::of(&[(1.0, 7.0)]), single);
+        let shown = |it: f64| it.to_string();
+        assert_eq!(single.row("x", &shown), ["x", "7", "7", "1.000", "too short"]);
+        assert_eq!(level.row("x", &shown), ["x", "5", "5", "1.000", "0"]);
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::experiments::measure::{Traced, f64_of, u64_of};
 use crate::record::{Better, Latency, Recorder, Table, Unit, unit};
 
+/// What stands for losses where the ring got nothing done in a point's time.
+const UNMEASURED: &str = "all: nothing was over in the time of the point";
 /// Counts for one operation, which are told and not judged.
 const PER_OPERATION: Unit = Unit { name: "per operation", better: Better::None };
 
@@ -47,6 +49,14 @@ pub struct Outcome {
     pub p99: f64,
     /// Seconds for 10^9 bytes.
     pub cpu: f64,
+}
+
+impl Outcome {
+    /// Whether anything was over before the point's time was: without that there is no latency,
+    /// and the rest is that of nothing.
+    fn is_measured(&self) -> bool {
+        0.0 < self.throughput
+    }
 }
 
 impl Cost<'_> {
@@ -110,6 +120,13 @@ impl Ratios {
         for ring in outcomes.iter().filter(is_ring) {
             let Some(ratio) = ratio(ring, outcomes) else { continue };
             recorder.as_engine(&ring.way);
+            if !ring.is_measured() {
+                self.points += 1;
+                self.lost += 1;
+                let cells = [label, &ring.way, "-", &ratio.best, "-", "-", UNMEASURED];
+                self.table.row(cells.map(str::to_owned).to_vec());
+                continue;
+            }
             recorder.figure("throughput_to_best_other", ratio.throughput, unit::RATIO);
             recorder.figure("p99_to_best_other", ratio.p99, unit::RATIO);
             recorder.figure("cpu_to_best_other", ratio.cpu, unit::RATIO);
@@ -147,7 +164,7 @@ impl Ratio {
     }
 }
 
-/// `None` where there is no other way.
+/// `None` where there is no other way, or none got anything done.
 fn ratio(ring: &Outcome, outcomes: &[Outcome]) -> Option<Ratio> {
     let may = |it: &&Outcome| match it.side {
         Side::Other => true,
@@ -155,7 +172,7 @@ fn ratio(ring: &Outcome, outcomes: &[Outcome]) -> Option<Ratio> {
         Side::OtherWithJournal => ring.side == Side::RingWithJournal,
         Side::Ring | Side::RingWithJournal | Side::Aside => false,
     };
-    let others: Vec<&Outcome> = outcomes.iter().filter(may).collect();
+    let others: Vec<&Outcome> = outcomes.iter().filter(may).filter(|it| it.is_measured()).collect();
     let fastest = others.iter().max_by(|one, it| one.throughput.total_cmp(&it.throughput))?;
     let least = |of: fn(&Outcome) -> f64| others.iter().map(|it| of(it)).fold(f64::MAX, f64::min);
     Some(Ratio {
@@ -217,5 +234,18 @@ mod tests {
         );
         assert_eq!(journal.losses(), ["throughput", "p99", "CPU"]);
         assert_eq!(ratio(&outcomes[0], &outcomes[..2]), None);
+    }
+
+    #[test]
+    fn a_way_that_got_nothing_done_is_the_best_in_nothing() {
+        let stalled = outcome("pool", Side::Other, (0.0, 0.0, 1e9));
+        let outcomes = [
+            outcome("linked", Side::Ring, (100.0, 30.0, 2.0)),
+            outcome("serial", Side::Other, (50.0, 20.0, 4.0)),
+            stalled.clone(),
+        ];
+        let linked = ratio(&outcomes[0], &outcomes).expect("there is another");
+        assert_eq!((linked.p99, linked.best.as_str()), (1.5, "serial"));
+        assert_eq!(ratio(&outcomes[0], &[stalled]), None);
     }
 }

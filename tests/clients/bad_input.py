@@ -4,7 +4,6 @@ the error code that it got; `--beside HOST:PORT` runs the same steps against ano
 Kafka) and compares.
 """
 
-import sys
 import time
 import uuid
 
@@ -32,7 +31,7 @@ class Steps:
         self.run = uuid.uuid4().hex[:8]
 
     def note(self, what, answer):
-        self.found[f"{self.step}: {what}"] = answer
+        self.found.setdefault(self.step, {})[what] = answer
 
     def group(self, part):
         return f"{part}-{self.run}"
@@ -154,9 +153,9 @@ def many_members(steps):
         EMPTY_S,
         0.5,
     )
-    steps.note("1,000 members that vanished: a stranger may commit then", gone)
+    steps.note("a stranger may commit when they have vanished", gone)
     code = raw.heartbeat(steps.to(group), group, generation, member)
-    steps.note("1,000 members that vanished: the leader's heartbeat", code)
+    steps.note("the leader's heartbeat then", code)
 
 
 def many_consumer_members(steps):
@@ -247,7 +246,6 @@ def consumer_members(steps):
         ("a heartbeat of an epoch to come", beat(one, group, member, epoch + 9)),
         ("a stranger's heartbeat", beat(one, group, "stranger", epoch)),
         ("a heartbeat to no group", beat(steps.to(nowhere), nowhere, member, 3)),
-        ("a heartbeat to a group without a name", beat(one, "", member, 0, ["plain"])),
         ("a join without topics", beat(one, group, "", 0)),
         ("a join with an assignor that isn't", beat(one, group, "", 0, ["plain"], assignor="no")),
         ("a join without a time to rebalance", beat(one, group, "", 0, ["plain"], rebalance=-1)),
@@ -268,14 +266,18 @@ def consumer_members(steps):
 
 
 def giant(steps):
-    for what, size in (("512 KB", 512 << 10), ("8 MB", 8 << 20), ("64 MB", 64 << 20)):
+    """The group's record of 64 KB fits, that of 1 MB does not; a request of 8 MB is beyond what the
+    broker takes (README, limits), and costs the connection, not the broker."""
+    for what, size in (("64 KB", 64 << 10), ("512 KB", 512 << 10), ("8 MB", 8 << 20)):
         group = steps.group(f"giant-{size}")
         one = Connection(steps.address(group))
-        big = raw.join(one, group, metadata=b"x" * size)
-        steps.note(f"a join with {what} of metadata", big.error)
-        if big.error == 0:
+        try:
+            big = raw.join(one, group, metadata=b"x" * size)
+            steps.note(f"a join with {what} of metadata", big.error)
             code, _ = raw.sync(one, group, big, [(big.member, b"y" * size)])
             steps.note(f"a sync with {what} of assignment", code)
+        except ConnectionError:
+            steps.note(f"a join with {what} of metadata", "closed")
         one.close()
     topics = [f"topic-{number}" for number in range(20_000)]
     group = steps.group("wide")
@@ -284,6 +286,101 @@ def giant(steps):
     name = "g" * 30_000
     steps.note("a group with a long name", raw.commit(steps.to(name), name, "plain", 1))
 
+
+# What Kafka 4.3.1 answers, as --beside shows; but for giant metadata, where limits are our own.
+EXPECTED = {
+    "strangers": {
+        "a commit of its own": 0,
+        "a stranger's commit without a name": 25,
+        "a stranger's commit": 25,
+        "a commit of an old generation": 22,
+        "a commit of a generation to come": 22,
+        "a member's commit without a generation": 22,
+        "a commit with somebody's instance": 25,
+        "a commit to a partition that isn't": 3,
+        "a commit of a negative offset": 0,
+        "a commit with 4,096 bytes of metadata": 0,
+        "a commit with 4,097 bytes of metadata": 12,
+        "a commit to no topic": 3,
+        "a commit to no group": 0,
+        "a stranger's heartbeat": 25,
+        "a heartbeat without a name": 25,
+        "a heartbeat of another generation": 22,
+        "a heartbeat to no group": 25,
+        "a heartbeat to a group without a name": 24,
+        "a stranger leaves": [0, 25],
+        "a sync of another generation": 22,
+        "a join with another protocol": 23,
+        "a join with a session of 1 ms": 26,
+        "a join with a session of 5999 ms": 26,
+        "a join with a session of 1800001 ms": 26,
+        "a join to a group without a name": 24,
+        "a join of a member that isn't": 25,
+    },
+    "fenced": {
+        "a static member's second self joins": 0,
+        "the first one's heartbeat": 82,
+        "the first one's commit": 82,
+        "the first one's join": 82,
+        "the first one's sync": 82,
+        "the first one leaves": [0, 82],
+        "an unknown instance leaves": [0, 25],
+        "the second one's leave by name": [0, 0],
+    },
+    "consumer members": {
+        "a consumer joins": 0,
+        "its commit": 35,
+        "its commit of an epoch to come": 35,
+        "a commit without a name": 25,
+        "a heartbeat of an epoch to come": 110,
+        "a stranger's heartbeat": 25,
+        "a heartbeat to no group": 69,
+        "a join without topics": 42,
+        "a join with an assignor that isn't": 112,
+        "a join without a time to rebalance": 42,
+        "a heartbeat of a negative epoch": 42,
+        "a static leave without an instance": 42,
+        "an instance that is taken": 111,
+        "an instance's stranger": 82,
+        "it leaves for a while": 0,
+        "and comes back": 0,
+        "a classic member joins the consumers": 0,
+        "it leaves for good": 0,
+        "its heartbeat then": 25,
+    },
+    "giant": {
+        "a join with 64 KB of metadata": 0,
+        "a sync with 64 KB of assignment": 0,
+        "a join with 512 KB of metadata": 0,
+        "a sync with 512 KB of assignment": -1,
+        "a join with 8 MB of metadata": "closed",
+        "a consumer of 20,000 topics that aren't": 0,
+        "a group with a long name": 0,
+    },
+    "many members": {
+        "told their ids": {79: MEMBERS},
+        "joins": {0: MEMBERS},
+        "the leader sees": MEMBERS,
+        "each got its own": MEMBERS,
+        "a stranger may commit when they have vanished": True,
+        "the leader's heartbeat then": 25,
+    },
+    "many consumer members": {
+        "joins": {0: MEMBERS}, "heartbeats": {0: MEMBERS}, "leaves": {0: MEMBERS},
+    },
+    "many groups": {
+        "joins": {0: GROUPS},
+        "syncs": {0: GROUPS},
+        "what they got": {b"given": GROUPS},
+        "commits": {0: GROUPS},
+        "listed": GROUPS,
+        "committed": {7: GROUPS},
+        "leaves": {0: GROUPS},
+    },
+    "many consumer groups": {
+        "joins": {0: GROUPS}, "listed": GROUPS, "heartbeats": {0: GROUPS}, "leaves": {0: GROUPS},
+    },
+}
 
 STEPS = (strangers, fenced, consumer_members, giant, many_members, many_consumer_members,
          many_groups, many_consumer_groups)
@@ -301,14 +398,11 @@ def body(arguments):
                 steps.attempt(step)
         found.append(steps.found)
     report = lib.Report("bad input")
-    if len(found) == 1:
-        for what, answer in found[0].items():
-            print(f"{what}: {answer}")
-        return report.finish()
-    for what in dict.fromkeys([*found[0], *found[1]]):
-        ours, theirs = (it.get(what, "not asked") for it in found)
-        print(f"  {what}: {theirs}")
-        report.equal(what, ours, theirs)
+    expected = found[1] if arguments.beside else EXPECTED
+    for step, answers in found[0].items():
+        for what in dict.fromkeys([*expected[step], *answers]):
+            got, wanted = (it.get(what, "not asked") for it in (answers, expected[step]))
+            report.equal(f"{step}: {what}", got, wanted)
     return report.finish()
 
 

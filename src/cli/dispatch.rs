@@ -2,13 +2,14 @@
 
 use std::io;
 
-use super::args::clients::AssignorChoice;
+use super::args::clients::{AssignorChoice, ProtocolChoice};
 use super::args::{self, Command, Input};
 use super::command::{self, CommandError};
 use super::consume::Style;
 use super::{
     bench, cluster, config, consume, group, manual, offsets, output, produce, topic, wire_number,
 };
+use crate::client::member::Protocol;
 use crate::client::member::assign::Assignor;
 
 /// Runs a command that speaks to a broker, or that is about the command line; `None` for the
@@ -56,16 +57,18 @@ fn consume(consume: args::Consume) -> Result<(), CommandError> {
         (false, true) => Style::Format(consume.format),
         (false, false) => Style::Format(consume::format_with(&consume.with)),
     };
-    let assignor = consume.assignor.map(|choice| match choice {
-        AssignorChoice::Range => Assignor::Range,
-        AssignorChoice::RoundRobin => Assignor::RoundRobin,
-        AssignorChoice::CooperativeSticky => Assignor::CooperativeSticky,
-    });
+    let protocol = protocol(consume.protocol, consume.assignor)?;
     let (instance, shows_lag) = (consume.instance, consume.lag);
+    let mut topics = Vec::new();
+    for topic in consume.topics.iter().map(ToString::to_string) {
+        if !topics.contains(&topic) {
+            topics.push(topic);
+        }
+    }
     let group = consume.group;
     let options = consume::ConsumeOptions {
         bootstrap: consume.server.bootstrap,
-        topic: consume.topic.to_string(),
+        topics,
         partition: consume.partition.map(wire_number),
         from: consume.from,
         until: consume.until,
@@ -73,7 +76,37 @@ fn consume(consume: args::Consume) -> Result<(), CommandError> {
         follow: consume.follow,
         isolation: consume.isolation.into(),
         style,
-        group: group.map(|id| consume::GroupOptions { id, assignor, instance, shows_lag }),
+        group: group.map(|id| consume::GroupOptions { id, protocol, instance, shows_lag }),
     };
     command::run(async move { consume::run(&options, &mut io::stdout().lock()).await })
+}
+
+/// How to be a member; some ways of sharing out partitions belong to one of the protocols only.
+fn protocol(
+    protocol: Option<ProtocolChoice>,
+    assignor: Option<AssignorChoice>,
+) -> Result<Protocol, CommandError> {
+    let is_classic = protocol != Some(ProtocolChoice::Consumer);
+    let classic = |assignor| Ok(Protocol::Classic(vec![assignor]));
+    match (is_classic, assignor) {
+        (true, None) => Ok(Protocol::classic()),
+        (true, Some(AssignorChoice::Range)) => classic(Assignor::Range),
+        (true, Some(AssignorChoice::RoundRobin)) => classic(Assignor::RoundRobin),
+        (true, Some(AssignorChoice::CooperativeSticky)) => classic(Assignor::CooperativeSticky),
+        (true, Some(AssignorChoice::Uniform)) => Err(CommandError::Usage(
+            "uniform is a broker's way to share out partitions; add --protocol consumer".to_owned(),
+        )),
+        (false, None) => Ok(Protocol::Consumer(None)),
+        (false, Some(AssignorChoice::Range)) => Ok(Protocol::Consumer(Some("range".to_owned()))),
+        (false, Some(AssignorChoice::Uniform)) => {
+            Ok(Protocol::Consumer(Some("uniform".to_owned())))
+        }
+        (false, Some(AssignorChoice::RoundRobin | AssignorChoice::CooperativeSticky)) => {
+            Err(CommandError::Usage(
+                "with --protocol consumer the broker shares out partitions: --assignor uniform or \
+                 range"
+                    .to_owned(),
+            ))
+        }
+    }
 }

@@ -42,6 +42,7 @@ pub(super) const CALLED: &[Called] = &[
     called(api::INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_ANSWER),
     called(api::OFFSET_DELETE, OFFSET_DELETE_ANSWER),
     called(api::DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_ANSWER),
+    called(api::CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_HEARTBEAT_ANSWER),
     called(api::CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_DESCRIBE_ANSWER),
 ];
 
@@ -313,6 +314,20 @@ const DESCRIBE_CLUSTER_BROKER: &[Field] = &[
     field("rack", Kind::Text, 0),
     field("is fenced", BOOL, 2),
 ];
+
+const CONSUMER_GROUP_HEARTBEAT_ANSWER: &[Field] = &[
+    field("throttle time", INT32, 0),
+    field("error code", INT16, 0),
+    field("error message", Kind::Text, 0),
+    field("member id", Kind::Text, 0),
+    field("member epoch", INT32, 0),
+    field("heartbeat interval", INT32, 0),
+    field("assignment", Kind::Optional(CONSUMER_GROUP_GIVEN), 0),
+];
+const CONSUMER_GROUP_GIVEN: &[Field] =
+    &[field("topic partitions", Kind::Array(&Kind::Struct(CONSUMER_GROUP_GIVEN_TOPIC)), 0)];
+const CONSUMER_GROUP_GIVEN_TOPIC: &[Field] =
+    &[field("topic id", UUID, 0), field("partitions", INT32S, 0)];
 
 const CONSUMER_GROUP_DESCRIBE_ANSWER: &[Field] = &[
     field("throttle time", INT32, 0),

@@ -2,7 +2,7 @@
 order in which it is done.
 
 A command is (group, tool, arguments). In the arguments {name} stands for a file of FILES, {broker}
-for the broker's id. `Say` gives a tool its standard input.
+for the broker's id, {data} for its data directory.
 """
 
 import json
@@ -328,4 +328,26 @@ add(
     "abort --topic measured --partition 0 --start-offset 0",
     "forceTerminateTransaction --transactionalId t1",
     "forceTerminateTransaction --transactionalId missing",
+)
+
+# Last: it makes a topic of its own.
+add(
+    "e2e-latency",
+    "e2e-latency",
+    "--topic latency --num-records 1000 --producer-acks all --record-size 100",
+    "--topic latency --num-records 1000 --producer-acks 1 --record-size 1000 "
+    "--record-key-size 10 --num-headers 2 --record-header-key-size 5 --record-header-size 20",
+    "--topic latency --num-records 1000 --producer-acks 0 --record-size 100",
+)
+
+add(
+    "dump-log",
+    "dump-log",
+    "--files {data}/records-0/00000000000000000000.log",
+    "--files {data}/records-1/00000000000000000000.log --print-data-log",
+    "--files {data}/compacted-0/00000000000000000000.log --print-data-log --deep-iteration",
+    "--files {data}/records-0/00000000000000000000.index,"
+    "{data}/records-0/00000000000000000000.timeindex --index-sanity-check",
+    "--files {data}/records-0/00000000000000000000.index --verify-index-only",
+    "--files {data}/records-9/00000000000000000000.log",
 )

@@ -1,9 +1,10 @@
 """Kafka's own command line against Kafka and against uringlog: the same commands in the same
 order, and what they print side by side.
 
-Writes a table (command, outcome with Kafka, outcome with uringlog, whether they say the same) to
-results/cli-tools.md and everything that was printed to results/cli-tools/. What differs from run to
-run (ids, addresses, times, rates, directories) is replaced by its kind before the comparison; the
+The tools are those of one version of Kafka after the other (--tools), each on a new pair of brokers;
+the broker beside ours is 4.3.1. Writes a table (command, outcome with Kafka, outcome with uringlog,
+whether they say the same, for each version) to results/cli-tools.md and everything that was printed
+to results/cli-tools/VERSION/. What differs from run to run (ids, addresses, times, rates, directories) is replaced by its kind before the comparison; the
 raw text is kept as it was.
 
 Exit status: 0 when every command says the same or differs for a reason that is named here.
@@ -11,6 +12,8 @@ Exit status: 0 when every command says the same or differs for a reason that is 
 
 import argparse
 import difflib
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -25,6 +28,8 @@ import lib
 from server import StockKafka, Uringlog
 
 RESULTS = lib.ROOT / "results"
+BROKER_VERSION = "4.3.1"
+TOOLS_VERSIONS = ("4.3.1", "4.4.0")
 
 # Kafka's defaults, which scripts/kafka changes for the tests and uringlog has.
 DEFAULTS = (
@@ -163,6 +168,7 @@ def substitutions(server):
         (rf"(?:{re.escape(host)}|localhost|(?<!/)/127\.0\.0\.1):{port}", "HOST:PORT"),
         (rf"\b{port}\b", "PORT"),
         (r"\[20\d\d-\d\d-\d\d [\d:,]+\] ", ""),
+        (r"(?<=crc: )\d+", "CRC"),
         (r"20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,:]\d+", "TIME"),
         (r"\(?\borg\.apache\.kafka\.[\w.$]+\)?:?", ""),
         (r"TopicId: \S+", "TopicId: ID"),
@@ -202,14 +208,15 @@ def normalised(command, text, server):
 class Side:
     """One of the two brokers, and the directory of files that the commands name."""
 
-    def __init__(self, name, server, files):
+    def __init__(self, name, server, files, tools):
         self.name = name
         self.server = server
         self.files = files
+        self.environment = {**os.environ, "KAFKA_VERSION": tools}
 
     def run(self, command, timeout):
         fields = {name: str(path) for name, path in self.files.items()}
-        fields["broker"] = "1"
+        fields |= {"broker": "1", "data": str(self.server.data)}
         words = [word.format(**fields) if "{" in word else word for word in command.arguments]
         line = [lib.KAFKA, command.tool, *placed(command.tool, words, self.server.bootstrap)]
         began = time.monotonic()
@@ -221,6 +228,7 @@ class Side:
                 stderr=subprocess.STDOUT,
                 text=True,
                 timeout=timeout,
+                env=self.environment,
             )
             status, text = done.returncode, done.stdout
         except subprocess.TimeoutExpired as late:
@@ -237,15 +245,19 @@ def placed(tool, words, bootstrap):
         return address + words
     if tool == "producer-perf":
         return words + address
-    if "--validate-regex" in words:
+    if "--validate-regex" in words or tool == "dump-log":
         return words
     return words + address
+
+
+def line_of(command):
+    return f"{command.tool} {' '.join(command.arguments)}".strip()
 
 
 def explanation(command, outcomes, texts):
     """Why the two differ, when every line that does is as it should be but for what the reasons
     leave out; None otherwise."""
-    line = f"{command.tool} {' '.join(command.arguments)}".replace("{broker}", "1").strip()
+    line = line_of(command).replace("{broker}", "1")
     if outcomes[0].status != outcomes[1].status:
         return None
     counts = [Counter(text) for text in texts]
@@ -300,13 +312,13 @@ def run_all(rows, sides, commands, options):
         same = texts[0] == texts[1] and outcomes[0].status == outcomes[1].status
         why = None if same else explanation(command, outcomes, texts)
         rows.append(Row(number, command, outcomes, texts, same, why))
+        line = line_of(command)
         shown = "same" if same else why or "DIFFERENT"
-        line = f"{command.tool} {' '.join(command.arguments)}"
         print(f"{number:4} {line[:100]:100} {shown}", flush=True)
 
 
-def write_raw(rows, sides):
-    directory = RESULTS / "cli-tools"
+def write_raw(rows, sides, tools):
+    directory = RESULTS / "cli-tools" / tools
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     for index, side in enumerate(sides):
@@ -327,37 +339,80 @@ def write_raw(rows, sides):
                 file.write(f"exit: Kafka {outcomes[0].status}, uringlog {outcomes[1].status}\n")
             lines = difflib.unified_diff(*texts, "kafka", "uringlog", lineterm="", n=0)
             file.write("\n".join(list(lines)[2:]) + "\n\n")
-
-
-def write_table(rows, groups, versions):
-    same = sum(row.same for row in rows)
-    named = sum(bool(row.why) for row in rows)
-    out = [
-        "# Kafka's command line",
-        "",
-        f"`scripts/cli-tools` on {time.strftime('%Y-%m-%d')}, tools and broker of {versions}: the "
-        "same commands, in this order, against Kafka and against uringlog. A cell tells the exit "
-        "status and how many lines were printed; texts are compared without ids, addresses, times "
-        "and rates, and whatever the order of their lines. Everything that was printed is in "
-        "[cli-tools/](cli-tools/), with the differences in "
-        "[differences.txt](cli-tools/differences.txt).",
-        "",
-        f"{len(rows)} commands: {same} say the same, {named} differ for the reason that is named, "
-        f"{len(rows) - same - named} differ. Groups of commands: {', '.join(groups)}.",
+    kept = [
+        {
+            "group": command.group,
+            "line": line_of(command),
+            "kafka": brief(outcomes[0]),
+            "uringlog": brief(outcomes[1]),
+            "same": same,
+            "why": why,
+        }
+        for _, command, outcomes, _, same, why in rows
     ]
-    out = [line if len(line) <= 120 else wrapped(line) for line in out]
-    for group in groups:
-        out += ["", f"## {group}", "", "| # | command | Kafka | uringlog | same? |", "|--:|---|---|---|---|"]
-        for number, command, outcomes, _, is_same, why in rows:
-            if command.group != group:
-                continue
-            line = f"{command.tool} {' '.join(command.arguments)}".replace("|", "\\|")
-            verdict = "yes" if is_same else why or "**no**"
-            out.append(
-                f"| {number} | `{line}` | {brief(outcomes[0])} | {brief(outcomes[1])} | {verdict} |"
-            )
+    found = {"date": time.strftime("%Y-%m-%d"), "commands": kept}
+    (directory / "outcomes.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def kept_outcomes():
+    """What was found with each version of the tools, by this run or an earlier one."""
+    paths = sorted((RESULTS / "cli-tools").glob("*/outcomes.json"))
+    return {path.parent.name: json.loads(path.read_text()) for path in paths}
+
+
+def counts(commands):
+    same = sum(it["same"] for it in commands)
+    named = sum(not it["same"] and bool(it.get("why")) for it in commands)
+    return same, named, len(commands) - same - named
+
+
+def verdict(found):
+    return "yes" if found["same"] else found.get("why") or "**no**"
+
+
+def cells(found):
+    return f"{found['kafka']} | {found['uringlog']} | {verdict(found)}" if found else "- | - | -"
+
+
+def write_table():
+    """Returns how many commands differ without a reason."""
+    runs = kept_outcomes()
+    head = (
+        f"`scripts/cli-tools`: the same commands, in this order, with the tools of each version "
+        f"against Apache Kafka {BROKER_VERSION} and against uringlog. A cell tells the exit status "
+        "and how many lines were printed; texts are compared without ids, addresses, times and "
+        "rates, and whatever the order of their lines. Everything that was printed is in "
+        "[cli-tools/](cli-tools/), with the differences in `differences.txt` of each version."
+    )
+    out = ["# Kafka's command line", "", wrapped(head), ""]
+    out += ["| tools | date | commands | the same | differ for a named reason | differ |"]
+    out += ["|---|---|--:|--:|--:|--:|"]
+    for version, run in runs.items():
+        same, named, different = counts(run["commands"])
+        many = len(run["commands"])
+        out.append(f"| {version} | {run['date']} | {many} | {same} | {named} | {different} |")
+    for group in dict.fromkeys(it["group"] for run in runs.values() for it in run["commands"]):
+        out += ["", f"## {group}", "", *rows_of(group, runs)]
     (RESULTS / "cli-tools.md").write_text("\n".join(out) + "\n")
-    return len(rows) - same - named
+    return sum(counts(run["commands"])[2] for run in runs.values())
+
+
+def rows_of(group, runs):
+    columns = "".join(f" Kafka, {it} | uringlog, {it} | same? |" for it in runs)
+    out = [f"| command |{columns}", "|---|" + "---|---|---|" * len(runs)]
+    # The n-th time that a command is given is the same one with each version.
+    found = {}
+    for version, run in runs.items():
+        times = {}
+        for it in run["commands"]:
+            if it["group"] == group:
+                times[it["line"]] = times.get(it["line"], 0) + 1
+                found.setdefault((it["line"], times[it["line"]]), {})[version] = it
+    for (line, _), outcomes in found.items():
+        shown = line.replace("|", "\\|")
+        row = " | ".join(cells(outcomes.get(version)) for version in runs)
+        out.append(f"| `{shown}` | {row} |")
+    return out
 
 
 def wrapped(line):
@@ -371,25 +426,15 @@ def wrapped(line):
     return "\n".join([*lines, current])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--binary", type=Path, default=lib.ROOT / "target/release/uringlog")
-    parser.add_argument("--engine", default="auto")
-    parser.add_argument("--only", metavar="GROUP,...", help="these groups of commands alone")
-    parser.add_argument("--without", metavar="GROUP,...", help="all groups but these")
-    parser.add_argument("--timeout", type=int, default=90, help="seconds for one command (90)")
-    options = parser.parse_args()
-    if not options.binary.exists():
-        sys.exit(f"cli-tools: no {options.binary}; build it: cargo build --release")
-    groups, commands = chosen(options)
+def run_version(tools, commands, options):
     with tempfile.TemporaryDirectory(prefix="cli-tools-") as work:
         files = write_files(work)
         ours = Uringlog(
             Path(work) / "uringlog", options.binary, options.engine, "page-cache", 1
         )
         sides = [
-            Side("kafka", StockKafka(Path(work) / "kafka", 1, DEFAULTS), files),
-            Side("uringlog", ours, files),
+            Side("kafka", StockKafka(Path(work) / "kafka", 1, DEFAULTS), files, tools),
+            Side("uringlog", ours, files, tools),
         ]
         rows = []
         try:
@@ -401,9 +446,27 @@ def main():
         finally:
             for side in sides:
                 side.server.kill()
-        write_raw(rows, sides)
-    different = write_table(rows, groups, "Apache Kafka 4.3.1")
-    print(f"cli-tools: {len(rows)} commands, {different} differ without a reason", flush=True)
+        write_raw(rows, sides, tools)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--binary", type=Path, default=lib.ROOT / "target/release/uringlog")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--tools", metavar="VERSION,...", default=",".join(TOOLS_VERSIONS),
+                        help=f"versions of Kafka's tools ({','.join(TOOLS_VERSIONS)})")
+    parser.add_argument("--only", metavar="GROUP,...", help="these groups of commands alone")
+    parser.add_argument("--without", metavar="GROUP,...", help="all groups but these")
+    parser.add_argument("--timeout", type=int, default=90, help="seconds for one command (90)")
+    parser.add_argument("--table", action="store_true", help="only write the table anew")
+    options = parser.parse_args()
+    if not options.binary.exists() and not options.table:
+        sys.exit(f"cli-tools: no {options.binary}; build it: cargo build --release")
+    _, commands = chosen(options)
+    for tools in [] if options.table else options.tools.split(","):
+        run_version(tools, commands, options)
+    different = write_table()
+    print(f"cli-tools: {different} commands differ without a reason", flush=True)
     return 1 if different else 0
 
 

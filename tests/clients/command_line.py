@@ -292,6 +292,7 @@ def check_groups(cli, report):
     check_members(cli, report, topic, group)
     check_prompt_end(cli, report, topic, group)
     check_static_members(cli, report, topic)
+    check_consumer_protocol(cli, report, topic)
     check_resets(cli, report, topic, group)
     cli.out(f"group delete {group}")
     cli.refused(report, "deleted", f"group describe {group}", *absent)
@@ -365,6 +366,42 @@ def check_static_members(cli, report, topic):
     report.check("is told so", b"FENCED_INSTANCE_ID" in said and b"--instance" in said, said)
     report.equal("the others end well", [end(it)[0] for it in (members[0], twin)], [0, 0])
     report.equal("both are expected back", shared(), both)
+
+
+def check_consumer_protocol(cli, report, topic):
+    """KIP-848, two topics: two members share, one that is killed is put out, nothing is lost."""
+    group, other = lib.topic_name("cli-848"), lib.topic_name("cli-848-other")
+    cli.out(f"topic create {other} --partitions 2")
+    line = f"consume {topic} {other} -g {group} -F --protocol consumer --from latest --with topic"
+    members = [cli.start(line) for _ in range(2)]
+
+    def counts():
+        return sorted(len(it["assigned"]) for it in members_of(cli, group))
+
+    lib.wait_until(lambda: counts() == [3, 3], "two members with three partitions each", pause=0.5)
+    (described,) = cli.json(f"group describe {group}")
+    report.equal("the broker shares out", described["assignor"], "uniform")
+    for number in range(4):
+        cli.out(f"produce {topic} -p {number}", b"to the first\n")
+    cli.out(f"produce {other} -p 1", b"to the other\n")
+    # Ends and committed offsets are equal when all was printed.
+    at = lambda: [it for it in lags_by_topic(cli, group) if it[2] != 0 or it[1] is None]  # noqa: E731
+    lib.wait_until(lambda: not at(), "commits", pause=0.5)
+    ends = [end(members[0])]
+    lib.wait_until(lambda: counts() == [6], "the one that is left has all", pause=0.5)
+    ends.append(end(members[1]))
+    report.equal("both end well", [status for status, _ in ends], [0, 0])
+    text = sorted("".join(out for _, out in ends).splitlines())
+    wanted = sorted([f"{topic}\tto the first"] * 4 + [f"{other}\tto the other"])
+    report.equal("each record of both topics once", text, wanted)
+    report.equal("nobody is left", counts(), [])
+    cli.out(f"group delete {group}")
+    cli.out(f"topic delete {other}")
+
+
+def lags_by_topic(cli, group):
+    (described,) = cli.json(f"group describe {group}")
+    return [(it["topic"], it["committed_offset"], it["lag"]) for it in described["partitions"]]
 
 
 def members_of(cli, group):

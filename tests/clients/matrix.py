@@ -38,7 +38,11 @@ CLIENTS = {
     "java-transactions": ["java_transactions.py"],
     "takeover": ["kafka_takes_over.py"],
     "command-line": ["command_line.py"],
+    "bad-input": ["bad_input.py"],
+    "topic-changes": ["topic_changes.py"],
 }
+# Ten thousand groups, each of which would wait for more members.
+SETTINGS = {"bad-input": ["group.initial.rebalance.delay.ms=0"]}
 Cell = namedtuple("Cell", "client engine tier shards")
 # Every client, engine, tier and shard count, and every pair of the last three, at least once.
 QUICK = (
@@ -54,6 +58,8 @@ QUICK = (
     Cell("java-transactions", "plain-file", "page-cache", 2),
     Cell("takeover", "uring", "device", 2),
     Cell("command-line", "uring", "device", 2),
+    Cell("bad-input", "uring", "page-cache", 2),
+    Cell("topic-changes", "uring", "device", 2),
 )
 CELL_S = 1200
 
@@ -80,7 +86,7 @@ def build_server(cell, work, arguments):
         cell.engine,
         cell.tier,
         cell.shards,
-        [auto_create, *arguments.set],
+        [auto_create, *SETTINGS.get(cell.client, []), *arguments.set],
     )
 
 

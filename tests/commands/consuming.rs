@@ -146,3 +146,50 @@ fn a_group_needs_no_more_than_a_name_to_be_understood() {
     assert_eq!(both.code, Some(2));
     assert!(both.err.contains("--group") && both.err.contains("--partition"), "{}", both.err);
 }
+
+#[test]
+fn several_topics_are_read_at_once() {
+    let server = Serving::with_topic("t");
+    server.fine("topic create u --partitions 2");
+    server.feed("produce t", b"one\ntwo\n");
+    server.feed("produce u -p 0", b"three\n");
+    server.feed("produce u -p 1", b"four\n");
+    let read = |rest: &str| {
+        let text = server.fine(&format!("consume t u t --with topic {rest}"));
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let all = ["t\tone", "t\ttwo", "u\tfour", "u\tthree"];
+    assert_eq!(read(""), all);
+    assert_eq!(read("--partition 0"), ["t\tone", "t\ttwo", "u\tthree"]);
+    for protocol in ["classic", "consumer"] {
+        let rest = format!("--protocol {protocol} --group {protocol}");
+        assert_eq!(read(&rest), all, "{protocol}");
+        assert!(read(&rest).is_empty(), "{protocol}: what was printed was committed");
+        server.feed("produce u -p 1", b"five\n");
+        assert_eq!(read(&rest), ["u\tfive"], "{protocol}");
+        server.fine(&format!("consume u --group {protocol}-2 --protocol {protocol} -n 2"));
+    }
+    let error = server.say("consume t missing").failed();
+    assert!(error.contains("missing"), "{error}");
+}
+
+#[test]
+fn ways_to_share_belong_to_a_protocol() {
+    let server = Serving::with_topic("t");
+    for (line, hint) in [
+        ("--protocol consumer --assignor roundrobin", "--assignor uniform or range"),
+        ("--assignor uniform", "--protocol consumer"),
+    ] {
+        let error = server.say(&format!("consume t --group g {line}")).failed();
+        assert!(error.contains(hint), "{error}");
+    }
+    server.feed("produce t", b"one\n");
+    for (group, assignor) in [("r", "range"), ("u", "uniform")] {
+        let rest = format!("--protocol consumer --assignor {assignor}");
+        assert_eq!(server.fine(&format!("consume t --group {group} {rest}")), "one\n");
+    }
+    let both = said(server.command("consume t --protocol consumer"), b"");
+    assert!(both.code == Some(2) && both.err.contains("--group"), "{}", both.err);
+}

@@ -248,10 +248,10 @@ impl std::convert::From<Codec> for batch::Codec {
 /// `uringlog consume`.
 #[derive(Clone, PartialEq, Debug, Args)]
 pub struct Consume {
-    /// Topic to read.
-    #[arg(value_parser = parse_topic)]
-    pub topic: TopicName,
-    /// Partition [default: all].
+    /// Topics to read.
+    #[arg(value_name = "TOPIC", required = true, value_parser = parse_topic)]
+    pub topics: Vec<TopicName>,
+    /// Partition of each topic [default: all].
     #[arg(long, short, value_name = "P", value_parser = parse_partition)]
     pub partition: Option<PartitionId>,
     /// Where to begin: earliest, latest, an offset, or a time: @ and milliseconds since the epoch,
@@ -276,8 +276,11 @@ pub struct Consume {
     #[arg(long, short, value_name = "GROUP", conflicts_with = "partition",
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub group: Option<String>,
+    /// How members of the group speak to the broker [default: classic].
+    #[arg(long, value_enum, requires = "group")]
+    pub protocol: Option<ProtocolChoice>,
     /// How the group shares out partitions [default: range, and cooperative-sticky where the others
-    /// offer nothing else].
+    /// offer nothing else; with --protocol consumer the broker's first, which is uniform].
     #[arg(long, value_enum, requires = "group")]
     pub assignor: Option<AssignorChoice>,
     /// A name of its own in the group (static membership).
@@ -330,6 +333,17 @@ pub enum AssignorChoice {
     RoundRobin,
     /// As few moves as possible, without a stop.
     CooperativeSticky,
+    /// Even shares, as few moves as possible; with --protocol consumer.
+    Uniform,
+}
+
+/// `--protocol`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ProtocolChoice {
+    /// A member shares out partitions, while all of them wait.
+    Classic,
+    /// The broker does, and only those wait whose partitions move (KIP-848).
+    Consumer,
 }
 
 /// `--with`.

@@ -23,19 +23,22 @@ const WAIT_MAX_MS: i32 = 500;
 /// What is read, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Source {
-    pub topic: String,
+    /// What a cursor's `topic` counts in.
+    pub topics: Vec<String>,
     pub isolation: Isolation,
 }
 
 impl Source {
     pub(super) fn of(options: &ConsumeOptions) -> Source {
-        Source { topic: options.topic.clone(), isolation: options.isolation }
+        Source { topics: options.topics.clone(), isolation: options.isolation }
     }
 }
 
 /// Where reading a partition stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Cursor {
+    /// Which of the topics that are read.
+    pub topic: usize,
     pub partition: i32,
     /// The next offset to be read.
     pub next: i64,
@@ -77,7 +80,10 @@ pub(super) async fn follow(
             Err(error) => return (cursors, Some(error)),
         };
         for one in fetched {
-            let own = cursors.iter_mut().find(|cursor| cursor.partition == one.partition);
+            let is_of = |cursor: &Cursor| {
+                cursor.partition == one.partition && source.topics[cursor.topic] == *one.topic
+            };
+            let own = cursors.iter_mut().find(|cursor| is_of(cursor));
             let Some(cursor) = own else { continue };
             match advance(cursor, one) {
                 Ok(Some(chunk)) => {
@@ -102,7 +108,7 @@ async fn fetch(
     let from: Vec<_> = cursors
         .iter()
         .map(|cursor| FetchFrom {
-            topic: source.topic.clone(),
+            topic: source.topics[cursor.topic].clone(),
             partition: cursor.partition,
             offset: cursor.next,
             bytes_max: PARTITION_BYTES_MAX,
@@ -166,12 +172,12 @@ impl<'a> Iterator for Batches<'a> {
 /// The leaders of these partitions, with those that each leads.
 pub(super) async fn by_leader(
     client: &Client,
-    topic: &str,
+    topics: &[String],
     cursors: &[Cursor],
 ) -> Result<Vec<(Connection, Vec<Cursor>)>, ClientError> {
     let mut groups: Vec<(Connection, Vec<Cursor>)> = Vec::new();
     for cursor in cursors {
-        let connection = client.leader(topic, cursor.partition).await?;
+        let connection = client.leader(&topics[cursor.topic], cursor.partition).await?;
         let own = groups.iter_mut().find(|(other, _)| other.address() == connection.address());
         match own {
             Some((_, list)) => list.push(*cursor),
@@ -215,7 +221,7 @@ mod tests {
     #[test]
     fn a_cut_batch_waits_for_the_next_answer() {
         let whole = [batch(3, 2), batch(5, 4)].concat();
-        let mut cursor = Cursor { partition: 0, next: 4, end: Some(9) };
+        let mut cursor = Cursor { topic: 0, partition: 0, next: 4, end: Some(9) };
         let cut = whole[..whole.len() - 1].to_vec();
         let chunk = advance(&mut cursor, fetched(cut)).expect("well-formed").expect("a batch");
         assert_eq!((chunk.cursor.next, cursor.next), (4, 5));
@@ -230,7 +236,7 @@ mod tests {
     fn bytes_that_are_no_batch_are_an_error() {
         let mut wrong = batch(0, 1);
         wrong[16] = 1;
-        let mut cursor = Cursor { partition: 0, next: 0, end: None };
+        let mut cursor = Cursor { topic: 0, partition: 0, next: 0, end: None };
         let error = advance(&mut cursor, fetched(wrong)).expect_err("magic 1");
         assert!(error.to_string().contains("magic 1"), "{error}");
     }

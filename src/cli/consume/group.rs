@@ -42,7 +42,7 @@ struct Reader<'a> {
     fetching: Client,
     reading: Option<Reading>,
     /// First offset that wasn't printed, of each partition; and what the group knows of it.
-    positions: BTreeMap<i32, Position>,
+    positions: BTreeMap<TopicPartition, Position>,
     /// When to stop for want of partitions.
     nothing_until: Option<Instant>,
 }
@@ -58,12 +58,12 @@ pub(super) async fn run<W: Write>(
     printer: &mut Printer<'_, W>,
     mut interrupt: Interrupt,
 ) -> Result<(), CommandError> {
-    topic::find(&own.client, &own.options.topic).await?;
-    let mut member_options = MemberOptions::new(&own.group.id, &own.options.topic);
-    member_options.instance.clone_from(&own.group.instance);
-    if let Some(assignor) = own.group.assignor {
-        member_options.assignors = vec![assignor];
+    for topic in &own.options.topics {
+        topic::find(&own.client, topic).await?;
     }
+    let mut member_options = MemberOptions::new(&own.group.id, &own.options.topics);
+    member_options.instance.clone_from(&own.group.instance);
+    member_options.protocol.clone_from(&own.group.protocol);
     let fetching = Client::connect(&own.options.bootstrap, ClientOptions::default()).await?;
     let mut member = Member::start(&own.options.bootstrap, member_options).await?;
     let mut reader =
@@ -127,8 +127,9 @@ impl Reader<'_> {
         printer: &mut Printer<'_, W>,
     ) -> Result<(), CommandError> {
         let next = printer.print(chunk)?;
-        let partition = chunk.cursor.partition;
-        let position = self.positions.entry(partition);
+        let Cursor { topic, partition, .. } = chunk.cursor;
+        let at = TopicPartition::new(&self.own.options.topics[topic], partition);
+        let position = self.positions.entry(at);
         position.or_insert(Position { next, committed: None }).next = next;
         Ok(())
     }
@@ -146,7 +147,7 @@ impl Reader<'_> {
                 printer.flush()?;
                 self.commit(member).await?;
                 for one in partitions {
-                    self.positions.remove(&one.partition);
+                    self.positions.remove(&one);
                 }
                 drop(done);
                 Ok(())
@@ -163,61 +164,66 @@ impl Reader<'_> {
 
     /// Goes on with what it has, and begins with what is new where the group is.
     async fn begin(&mut self, assigned: &[TopicPartition]) -> Result<(), CommandError> {
-        let is_held = |partition: i32| assigned.iter().any(|one| one.partition == partition);
-        self.positions.retain(|partition, _| is_held(*partition));
-        let is_new = |one: &&TopicPartition| !self.positions.contains_key(&one.partition);
+        self.positions.retain(|at, _| assigned.contains(at));
+        let is_new = |one: &&TopicPartition| !self.positions.contains_key(one);
         let new: Vec<TopicPartition> = assigned.iter().filter(is_new).cloned().collect();
         let committed = self.own.client.committed_offsets_of(&self.own.group.id, &new).await?;
         for at in &new {
             let known = committed.iter().find(|one| one.at == *at).map(|one| one.offset);
-            let next = self.first(at, known).await?;
-            self.positions.insert(at.partition, Position { next, committed: known });
+            let Some(next) = self.first(at, known).await? else { continue };
+            self.positions.insert(at.clone(), Position { next, committed: known });
         }
         let ends = latest(&self.own.client, self.own.options, assigned).await?;
-        let cursors = self.positions.iter().map(|(partition, position)| Cursor {
-            partition: *partition,
-            next: position.next,
-            end: ends.get(partition).and_then(|it| end(self.own.options, *it)),
+        let options = self.own.options;
+        let cursors = self.positions.iter().filter_map(|(at, position)| {
+            let (topic, partition) = (options.place(at)?, at.partition);
+            let end = ends.get(at).and_then(|it| end(options, *it));
+            Some(Cursor { topic, partition, next: position.next, end })
         });
         let cursors: Vec<Cursor> = cursors.collect();
         let waits = assigned.is_empty() && !self.own.options.follow;
         self.nothing_until = waits.then(|| Instant::now() + NOTHING_PAUSE);
         let reads = !assigned.is_empty();
-        let (client, source) = (self.fetching.clone(), Source::of(self.own.options));
+        let (client, source) = (self.fetching.clone(), Source::of(options));
         self.reading = reads.then(|| Reading::start(client, source, cursors));
         Ok(())
     }
 
     /// Where to begin: where the group is, unless that isn't there (any more).
-    async fn first(&self, at: &TopicPartition, known: Option<i64>) -> Result<i64, CommandError> {
+    async fn first(
+        &self,
+        at: &TopicPartition,
+        known: Option<i64>,
+    ) -> Result<Option<i64>, CommandError> {
         let client = &self.own.client;
         if let Some(known) = known {
             let find = async |target| client.list_offsets(&at.topic, at.partition, target).await;
             let earliest = find(timestamp::EARLIEST).await?.offset;
             let latest = find(timestamp::LATEST).await?.offset;
             if (earliest..=latest).contains(&known) {
-                return Ok(known);
+                return Ok(Some(known));
             }
-            let partition = at.partition;
+            let TopicPartition { topic, partition } = at;
             say(&format!(
-                "partition {partition}: the group is at {known}, the partition has {earliest} to \
+                "{topic}, partition {partition}: the group is at {known}, the partition has {earliest} to \
                  {latest}; beginning as --from says"
             ));
         }
-        Ok(start_one(client, self.own.options, at).await?.next)
+        Ok(start_one(client, self.own.options, at).await?.map(|found| found.next))
     }
 
     /// Says how far the group is, with the positions of this member, if that is wanted.
     async fn show_lag(&self) -> Result<(), CommandError> {
-        let Own { client, options, group } = &self.own;
+        let Own { client, group, .. } = &self.own;
         if !group.shows_lag {
             return Ok(());
         }
         // It is gone when this member was its last one and has been put out.
         let Some(found) = client.describe_group(&group.id).await? else { return Ok(()) };
         let mut lags = lag::lags(client, &found).await?;
-        for one in lags.iter_mut().filter(|one| one.topic == options.topic) {
-            one.position = self.positions.get(&one.partition).map(|it| it.next);
+        for one in &mut lags {
+            let at = TopicPartition::new(&one.topic, one.partition);
+            one.position = self.positions.get(&at).map(|it| it.next);
         }
         say(lag::table(&[(found, lags)]).render(false, false).trim_end());
         Ok(())
@@ -226,7 +232,7 @@ impl Reader<'_> {
     /// Commits what was printed since the last time. A group that is being rebalanced takes it
     /// later, or gives the partitions to somebody who prints it again.
     async fn commit(&mut self, member: &Member) -> Result<(), CommandError> {
-        let changed = changed(&self.own.options.topic, &self.positions);
+        let changed = changed(&self.positions);
         match member.commit(&changed).await {
             Ok(()) => {
                 for position in self.positions.values_mut() {
@@ -246,10 +252,10 @@ fn is_passing(error: &ClientError) -> bool {
     matches!(verdict(code), Verdict::Rejoin | Verdict::Lost | Verdict::Forgotten)
 }
 
-fn changed(topic: &str, positions: &BTreeMap<i32, Position>) -> Vec<Committed> {
+fn changed(positions: &BTreeMap<TopicPartition, Position>) -> Vec<Committed> {
     let changed = positions.iter().filter(|(_, one)| one.committed != Some(one.next));
-    let committed = changed.map(|(partition, one)| Committed {
-        at: TopicPartition::new(topic, *partition),
+    let committed = changed.map(|(at, one)| Committed {
+        at: at.clone(),
         offset: one.next,
         leader_epoch: -1,
         metadata: String::new(),
@@ -278,14 +284,15 @@ mod tests {
 
     #[test]
     fn what_has_not_moved_is_not_committed_again() {
+        let at = |topic| TopicPartition::new(topic, 0);
         let positions = BTreeMap::from([
-            (0, Position { next: 5, committed: Some(5) }),
-            (1, Position { next: 6, committed: Some(5) }),
-            (2, Position { next: 0, committed: None }),
+            (at("a"), Position { next: 5, committed: Some(5) }),
+            (at("b"), Position { next: 6, committed: Some(5) }),
+            (at("c"), Position { next: 0, committed: None }),
         ]);
         let found: Vec<_> =
-            changed("t", &positions).iter().map(|one| (one.at.partition, one.offset)).collect();
-        assert_eq!(found, [(1, 6), (2, 0)]);
+            changed(&positions).into_iter().map(|one| (one.at.topic, one.offset)).collect();
+        assert_eq!(found, [("b".to_owned(), 6), ("c".to_owned(), 0)]);
     }
 
     #[test]
@@ -293,6 +300,8 @@ mod tests {
         let refused =
             |code| ClientError::Refused { what: String::new(), code, message: String::new() };
         assert!(is_passing(&refused(27)) && is_passing(&refused(22)) && is_passing(&refused(25)));
+        // A consumer's epoch that has moved on.
+        assert!(is_passing(&refused(110)) && is_passing(&refused(113)));
         assert!(!is_passing(&refused(30)));
         assert!(!is_passing(&ClientError::Argument(String::new())));
     }

@@ -26,7 +26,7 @@ use super::args::clients::With;
 use super::command::{CommandError, Interrupt};
 use super::record_format::RecordFormat;
 use super::{time, topic};
-use crate::client::member::assign::Assignor;
+use crate::client::member::Protocol;
 use crate::client::{Asker, Client, ClientOptions, Isolation, TopicPartition, timestamp};
 
 /// What to consume, and how.
@@ -34,8 +34,8 @@ use crate::client::{Asker, Client, ClientOptions, Isolation, TopicPartition, tim
 pub struct ConsumeOptions {
     /// Brokers to begin with, `host:port` separated by commas.
     pub bootstrap: String,
-    /// The topic.
-    pub topic: String,
+    /// The topics, each once.
+    pub topics: Vec<String>,
     /// One partition; all of them without one.
     pub partition: Option<i32>,
     /// Where to begin in each partition.
@@ -54,13 +54,20 @@ pub struct ConsumeOptions {
     pub group: Option<GroupOptions>,
 }
 
+impl ConsumeOptions {
+    /// Where the partition's topic stands among the topics; nowhere, when it isn't read.
+    fn place(&self, at: &TopicPartition) -> Option<usize> {
+        self.topics.iter().position(|topic| *topic == at.topic)
+    }
+}
+
 /// How to be a member of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupOptions {
     /// The group.
     pub id: String,
-    /// How it shares out partitions; what Kafka's consumer offers, without one.
-    pub assignor: Option<Assignor>,
+    /// How members and coordinator speak, and who shares out partitions how.
+    pub protocol: Protocol,
     /// A name of its own in the group.
     pub instance: Option<String>,
     /// Whether to show how far the group is, on standard error.
@@ -80,8 +87,8 @@ pub async fn run(options: &ConsumeOptions, out: &mut impl Write) -> Result<(), C
         Some(Until::Offset(_)) | None => None,
     };
     let left = options.count.unwrap_or(u64::MAX);
-    let (topic, style) = (options.topic.as_str(), &options.style);
-    let mut printer = Printer { topic, style, left, before, out };
+    let (topics, style) = (options.topics.as_slice(), &options.style);
+    let mut printer = Printer { topics, style, left, before, out };
     if let Some(group) = &options.group {
         let own = group::Own { client, options, group };
         return group::run(own, &mut printer, interrupt).await;
@@ -114,10 +121,12 @@ async fn consume<W: Write>(
 }
 
 async fn start(client: &Client, options: &ConsumeOptions) -> Result<Vec<Cursor>, CommandError> {
-    let found = topic::find(client, &options.topic).await?;
     let mut cursors = Vec::new();
-    for at in topic::partitions_of(&found, options.partition)? {
-        cursors.push(start_one(client, options, &at).await?);
+    for topic in &options.topics {
+        let found = topic::find(client, topic).await?;
+        for at in topic::partitions_of(&found, options.partition)? {
+            cursors.extend(start_one(client, options, &at).await?);
+        }
     }
     Ok(cursors)
 }
@@ -126,13 +135,14 @@ async fn start_one(
     client: &Client,
     options: &ConsumeOptions,
     at: &TopicPartition,
-) -> Result<Cursor, CommandError> {
+) -> Result<Option<Cursor>, CommandError> {
+    let Some(topic) = options.place(at) else { return Ok(None) };
     let partition = at.partition;
     let find = async |target| {
         let found = client.list_offsets(&at.topic, partition, target).await;
         found.map(|found| found.offset)
     };
-    let latest = latest(client, options, std::slice::from_ref(at)).await?[&partition];
+    let latest = latest(client, options, std::slice::from_ref(at)).await?[at];
     let next = match options.from {
         From::Earliest => find(timestamp::EARLIEST).await?,
         From::Latest => latest,
@@ -145,7 +155,7 @@ async fn start_one(
             offset => offset,
         },
     };
-    Ok(Cursor { partition, next, end: end(options, latest) })
+    Ok(Some(Cursor { topic, partition, next, end: end(options, latest) }))
 }
 
 /// The ends of partitions for one who reads in this way: high watermarks, or last stable offsets.
@@ -153,13 +163,13 @@ async fn latest(
     client: &Client,
     options: &ConsumeOptions,
     wanted: &[TopicPartition],
-) -> Result<BTreeMap<i32, i64>, CommandError> {
+) -> Result<BTreeMap<TopicPartition, i64>, CommandError> {
     let asker = match options.isolation {
         Isolation::ReadUncommitted => Asker::Consumer,
         Isolation::ReadCommitted => Asker::Committed,
     };
     let found = client.lookup_offsets(wanted, timestamp::LATEST, asker).await?;
-    let ends = found.into_iter().map(|(at, found)| Ok((at.partition, found?.offset)));
+    let ends = found.into_iter().map(|(at, found)| Ok((at, found?.offset)));
     ends.collect()
 }
 
@@ -199,7 +209,7 @@ mod tests {
     fn options(until: Option<Until>, follow: bool) -> ConsumeOptions {
         ConsumeOptions {
             bootstrap: String::new(),
-            topic: "t".to_owned(),
+            topics: vec!["t".to_owned()],
             partition: None,
             from: From::Earliest,
             until,

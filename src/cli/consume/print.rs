@@ -28,7 +28,8 @@ pub enum Style {
 }
 
 pub(super) struct Printer<'a, W> {
-    pub topic: &'a str,
+    /// What a cursor's `topic` counts in.
+    pub topics: &'a [String],
     pub style: &'a Style,
     /// Records that may still be printed.
     pub left: u64,
@@ -78,7 +79,7 @@ impl<W: Write> Printer<'_, W> {
                 continue;
             }
             self.left -= 1;
-            let (topic, partition) = (self.topic, chunk.cursor.partition);
+            let (topic, partition) = (&self.topics[chunk.cursor.topic], chunk.cursor.partition);
             let one = Located { topic, partition, offset, record };
             self.print_one(&one).map_err(CommandError::Output)?;
         }
@@ -147,7 +148,7 @@ mod tests {
             batch.assign(Offset(base), LeaderEpoch(0));
             records.extend_from_slice(batch.as_bytes());
         }
-        let cursor = Cursor { partition: 0, next, end };
+        let cursor = Cursor { topic: 0, partition: 0, next, end };
         Chunk { cursor, next: 16, aborted: Vec::new(), records: records.into() }
     }
 
@@ -159,7 +160,8 @@ mod tests {
         let style = Style::Format(RecordFormat::parse("%o%s ").expect("known tokens"));
         let mut out = Vec::new();
         let left = count.unwrap_or(u64::MAX);
-        let mut printer = Printer { topic: "t", style: &style, left, before, out: &mut out };
+        let topics = &["t".to_owned()];
+        let mut printer = Printer { topics, style: &style, left, before, out: &mut out };
         let position = printer.print(chunk)?;
         Ok((String::from_utf8(out).expect("ASCII"), position))
     }

@@ -51,7 +51,9 @@ impl Reading {
     pub(super) async fn next(&mut self) -> Result<Option<Chunk>, ClientError> {
         loop {
             if !self.waiting.is_empty() {
-                match by_leader(&self.client, &self.source.topic, &self.waiting).await {
+                // Those of one topic stand together in a request.
+                self.waiting.sort_unstable();
+                match by_leader(&self.client, &self.source.topics, &self.waiting).await {
                     Ok(groups) => {
                         self.waiting.clear();
                         for (connection, own) in groups {

@@ -28,9 +28,10 @@ pub enum Verdict {
 pub fn verdict(code: i16) -> Verdict {
     match ErrorCode::from_wire(code) {
         Some(ErrorCode::None) => Verdict::Fine,
-        Some(ErrorCode::RebalanceInProgress) => Verdict::Rejoin,
+        // A stale epoch is told to a commit that crossed the heartbeat which brings the next one.
+        Some(ErrorCode::RebalanceInProgress | ErrorCode::StaleMemberEpoch) => Verdict::Rejoin,
         Some(ErrorCode::MemberIdRequired) => Verdict::RejoinAs,
-        Some(ErrorCode::IllegalGeneration) => Verdict::Lost,
+        Some(ErrorCode::IllegalGeneration | ErrorCode::FencedMemberEpoch) => Verdict::Lost,
         Some(ErrorCode::UnknownMemberId) => Verdict::Forgotten,
         Some(ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable) => Verdict::Elsewhere,
         Some(ErrorCode::CoordinatorLoadInProgress) => Verdict::Wait,
@@ -83,10 +84,15 @@ mod tests {
             (25, Verdict::Forgotten),
             (27, Verdict::Rejoin),
             (79, Verdict::RejoinAs),
+            (110, Verdict::Lost),
+            (113, Verdict::Rejoin),
             // INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED, FENCED_INSTANCE_ID.
             (23, Verdict::Fatal),
             (30, Verdict::Fatal),
             (82, Verdict::Fatal),
+            // UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR.
+            (111, Verdict::Fatal),
+            (112, Verdict::Fatal),
         ] {
             assert_eq!(verdict(code), expected, "{code}");
         }

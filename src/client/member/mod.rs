@@ -1,5 +1,5 @@
-//! Being a member of a group, by the classic protocol: join, be told what to read, keep alive, let
-//! go when the group is rebalanced, leave.
+//! Being a member of a group: join, be told what to read, keep alive, let go when the group is
+//! rebalanced, leave. By the classic protocol (`rounds`) or by that of KIP-848 (`epochs`).
 //!
 //! A task of its own does that, over connections of its own: a JoinGroup that waits for others
 //! would hold up every answer behind it. The reader of the partitions hears from it through
@@ -9,6 +9,8 @@
 pub mod assign;
 
 pub mod decide;
+
+mod epochs;
 
 mod rounds;
 
@@ -22,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use self::assign::Assignor;
+use self::epochs::Epochs;
 use self::rounds::Rounds;
 use super::cluster::{Client, ClientOptions};
 use super::error::ClientError;
@@ -40,8 +43,8 @@ pub struct MemberOptions {
     pub instance: Option<String>,
     /// Topics to read.
     pub topics: Vec<String>,
-    /// Ways of sharing out partitions that it takes part in, the best one first.
-    pub assignors: Vec<Assignor>,
+    /// How it speaks to the coordinator.
+    pub protocol: Protocol,
     /// How long the coordinator waits for a sign of life.
     pub session_timeout: Duration,
     /// How long the coordinator waits for members to join when the group is rebalanced.
@@ -50,23 +53,48 @@ pub struct MemberOptions {
     pub heartbeat_pause: Duration,
 }
 
+/// How a group shares out partitions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// One of the members does it, in rounds of joining: ways that this one takes part in, the best
+    /// one first.
+    Classic(Vec<Assignor>),
+    /// The coordinator does it, member by member (KIP-848): its way, where this member wants one.
+    Consumer(Option<String>),
+}
+
+impl Protocol {
+    /// The classic one, with the assignors that Kafka's consumer offers.
+    pub fn classic() -> Protocol {
+        Protocol::Classic(vec![Assignor::Range, Assignor::CooperativeSticky])
+    }
+}
+
 impl MemberOptions {
-    /// The timeouts of Kafka's consumer, and the assignors that it offers.
-    pub fn new(group: &str, topic: &str) -> MemberOptions {
+    /// The timeouts of Kafka's consumer.
+    pub fn new(group: &str, topics: &[String]) -> MemberOptions {
         MemberOptions {
             group: group.to_owned(),
             instance: None,
-            topics: vec![topic.to_owned()],
-            assignors: vec![Assignor::Range, Assignor::CooperativeSticky],
+            topics: topics.to_vec(),
+            protocol: Protocol::classic(),
             session_timeout: Duration::from_secs(45),
             rebalance_timeout: Duration::from_secs(60),
             heartbeat_pause: Duration::from_secs(3),
         }
     }
 
+    /// What is on offer in the classic protocol.
+    pub(super) fn assignors(&self) -> &[Assignor] {
+        match &self.protocol {
+            Protocol::Classic(assignors) => assignors,
+            Protocol::Consumer(_) => &[],
+        }
+    }
+
     /// Whether partitions may be kept while the group is rebalanced.
     pub fn is_cooperative(&self) -> bool {
-        self.assignors.iter().all(|one| one.is_cooperative())
+        self.assignors().iter().all(|one| one.is_cooperative())
     }
 }
 
@@ -120,8 +148,15 @@ impl Member {
         let identity = Arc::new(Mutex::new(Identity::nobody()));
         let (sender, happenings) = mpsc::channel(HAPPENINGS_MAX);
         let (leaving, leave) = oneshot::channel();
-        let rounds = Rounds::new(own, options.clone(), (Arc::clone(&identity), sender));
-        let task = tokio::spawn(rounds.run(leave));
+        let told = (Arc::clone(&identity), sender);
+        let task = match options.protocol {
+            Protocol::Classic(_) => {
+                tokio::spawn(Rounds::new(own, options.clone(), told).run(leave))
+            }
+            Protocol::Consumer(_) => {
+                tokio::spawn(Epochs::new(own, options.clone(), told).run(leave))
+            }
+        };
         Ok(Member { client, options, identity, happenings, leaving: Some(leaving), task })
     }
 
@@ -169,4 +204,8 @@ impl Member {
         drop(self.leaving.take());
         self.task.await.unwrap_or(Ok(()))
     }
+}
+
+fn milliseconds(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }

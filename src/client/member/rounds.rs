@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::assign::{Subscriber, assign};
 use super::decide::{Change, Verdict, change, verdict};
-use super::{Happening, Identity, MemberOptions, Shared, protocol};
+use super::{Happening, Identity, MemberOptions, Shared, milliseconds, protocol};
 use crate::client::cluster::Client;
 use crate::client::connection::Connection;
 use crate::client::error::ClientError;
@@ -181,7 +181,7 @@ impl Rounds {
             false => (&[][..], -1),
         };
         let metadata = protocol::write_subscription(&self.options.topics, owned, generation);
-        let protocols = self.options.assignors.iter().map(|assignor| {
+        let protocols = self.options.assignors().iter().map(|assignor| {
             JoinGroupRequestProtocol::default()
                 .with_name(text(assignor.name()))
                 .with_metadata(metadata.clone())
@@ -232,7 +232,7 @@ impl Rounds {
             subscribers.iter().flat_map(|one| one.topics.clone()).collect();
         let counts = self.partition_counts(topics).await?;
         let chosen = joined.protocol_name.as_deref().unwrap_or_default();
-        let assignor = self.options.assignors.iter().find(|one| one.name() == chosen);
+        let assignor = self.options.assignors().iter().find(|one| one.name() == chosen);
         let Some(&assignor) = assignor else {
             let text = format!("the coordinator chose {chosen:?}, which was not on offer");
             return Err(ClientError::Argument(text));
@@ -350,8 +350,4 @@ impl Rounds {
 
 fn is_elsewhere(code: i16) -> bool {
     matches!(verdict(code), Verdict::Elsewhere | Verdict::Wait)
-}
-
-fn milliseconds(duration: Duration) -> i32 {
-    i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }

@@ -51,6 +51,8 @@ CLIENTS = {
     "kcat": ("kcat, group consumer", tools.python("kcat_groups.py")),
     "connect": ("Kafka Connect, file source and sink", tools.python("connect.py")),
     "mirror-maker": ("MirrorMaker 2, to a real Kafka", tools.python("mirror.py")),
+    "rdkafka": ("rdkafka (Rust)", tools.rust("rdkafka")),
+    "rskafka": ("rskafka (Rust)", tools.rust("rskafka")),
     "platformatic": ("@platformatic/kafka (node)", tools.node("platformatic.mjs")),
 }
 

@@ -1,5 +1,5 @@
-"""Gets the clients of other languages ready: packages from npm, PyPI, Go's proxy and Maven, kept
-in the cache, built once for each change of the sources. Each function here gives a function that
+"""Gets the clients of other languages ready: packages from npm, PyPI, crates.io, Go's proxy and
+Maven, kept in the cache, built once for each change of the sources. Each function here gives a function that
 prepares one program and returns its command.
 """
 
@@ -110,6 +110,20 @@ def go(program):
 
         stamped(digest_folder, [*sources, here / "go.mod"], build)
         return [str(output)]
+
+    return prepare
+
+
+def rust(program):
+    def prepare():
+        folder, here = CACHE / "rust", HERE.parent / "rust"
+        sources = [*sorted(here.glob("src/*.rs")), here / "Cargo.toml", here / "Cargo.lock"]
+
+        def build():
+            must(["cargo", "build", "--locked"], here, CARGO_TARGET_DIR=str(folder))
+
+        stamped(folder, sources, build)
+        return [str(folder / "debug" / program)]
 
     return prepare
 

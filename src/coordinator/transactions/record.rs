@@ -225,7 +225,6 @@ fn text<'a>(value: &'a Value, name: &'static str) -> Result<&'a str, LoadError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::ProducerEpoch;
 
     #[test]
     fn no_value_takes_more_than_is_said() {

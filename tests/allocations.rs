@@ -22,6 +22,8 @@ const REQUESTS: u64 = 2_000;
 /// Allocations that one Produce request may cost in steady state, from its first byte to the last
 /// of its answer.
 const PER_REQUEST_MAX: u64 = 8;
+/// Bytes of the largest of them: nothing that grows with the log or with how long the server runs.
+const LARGEST_BYTES_MAX: u64 = 64 << 10;
 
 fn start(engine: EngineChoice, directory: &std::path::Path) -> Server {
     let sources = Sources { durability: Some(Durability::PageCache), ..Sources::default() };
@@ -86,7 +88,7 @@ fn exchange(stream: &mut TcpStream, request: &[u8], buffer: &mut [u8]) {
     assert_eq!(buffer[ERROR_AT..ERROR_AT + 2], [0, 0], "the batch is accepted");
 }
 
-fn per_request(engine: EngineChoice) -> u64 {
+fn per_request(engine: EngineChoice) -> (u64, u64) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let server = start(engine, directory.path());
     let address = server.addresses().next().expect("one shard");
@@ -105,18 +107,19 @@ fn per_request(engine: EngineChoice) -> u64 {
         exchange(&mut stream, &request, &mut buffer);
     }
     let during = counting::allocations() - before;
-    println!("{engine:?}: {} bytes at once at most", counting::take_largest());
+    let largest = counting::take_largest();
     drop(stream);
     server.stop().expect("a clean stop");
-    during.div_ceil(REQUESTS)
+    (during.div_ceil(REQUESTS), largest)
 }
 
 #[test]
 fn a_produce_request_in_steady_state_costs_a_handful_of_allocations() {
     for engine in [EngineChoice::Uring, EngineChoice::PlainFile] {
-        let count = per_request(engine);
-        println!("{engine:?}: {count} allocations per request");
+        let (count, largest) = per_request(engine);
+        println!("{engine:?}: {count} allocations per request, of {largest} bytes at most");
         assert!(0 < count, "the frame itself is allocated: the counter counts");
         assert!(count <= PER_REQUEST_MAX, "{engine:?}: {count} allocations per request");
+        assert!(0 < largest && largest <= LARGEST_BYTES_MAX, "{engine:?}: {largest} bytes at once");
     }
 }

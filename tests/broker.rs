@@ -395,6 +395,39 @@ fn a_directory_in_use_a_damaged_one_and_a_port_in_use_are_named() {
     assert!(refused.to_string().contains("meta.properties:3"), "{refused}");
 }
 
+/// Whoever mends the metadata log must not pay for the attempt with a recovery of all partitions.
+#[test]
+fn a_start_that_the_metadata_log_refuses_leaves_the_clean_marker() {
+    for engine in ENGINES {
+        let directory = temporary();
+        let setup = Setup::new(engine, 1);
+        let server = setup.start(directory.path());
+        block_on(async {
+            client(&server).await.create_topic(&topic("kept", 1)).await.expect("a new topic");
+        });
+        server.stop().expect("a clean stop");
+        let marker = directory.path().join(".kafka_cleanshutdown");
+        let log = directory.path().join("__cluster_metadata-0/00000000000000000000.log");
+        let whole = std::fs::read(&log).expect("the metadata log");
+        let mut damaged = whole.clone();
+        // In the name of the first feature.
+        damaged[80] ^= 1;
+        std::fs::write(&log, damaged).expect("written");
+        let refused = Server::start(setup.options(directory.path())).err().expect("it is damaged");
+        assert!(refused.to_string().contains("__cluster_metadata-0"), "{refused}");
+        assert!(marker.exists(), "{engine:?}");
+        std::fs::write(&log, whole).expect("written");
+        let server = setup.start(directory.path());
+        assert!(!marker.exists(), "{engine:?}: it serves");
+        let epoch = block_on(async {
+            let cluster = client(&server).await.metadata(Some(&["kept"])).await.expect("metadata");
+            cluster.topics[0].partitions[0].leader_epoch
+        });
+        assert_eq!(epoch, 0, "{engine:?}: recovery would have raised it");
+        server.stop().expect("a clean stop");
+    }
+}
+
 #[test]
 fn foreign_directories_are_left_alone_and_the_broker_starts() {
     let directory = temporary();

@@ -8,6 +8,7 @@ mod support {
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use support::archives::{Archive, Unpacked};
 use uringlog::cli::repair::{self, Outcome, REPORT_FILE, RepairError, RepairOptions};
@@ -94,8 +95,26 @@ fn what_is_lost_is_said() {
         let (outcome, said) = repair(&damaged(&case), Some(&to));
         let outcome = outcome.expect("it can be repaired");
         assert_eq!(outcome.lossy, usize::from(lossy), "{name}: {said}");
+        assert_eq!(outcome.exit_status(), u8::from(lossy), "{name}: {said}");
         assert!(said.contains(words), "{name}: {said}");
     }
+}
+
+/// A script must tell "repaired, with losses" from "nothing was done".
+#[test]
+fn the_exit_status_says_what_came_out() {
+    assert_eq!(Outcome { lossy: 3, failed: 1 }.exit_status(), 2);
+    let exit = |directory: &Path, to: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uringlog"));
+        let done = command.arg("repair").arg(directory).arg("--to").arg(to).output();
+        done.expect("the binary runs").status.code()
+    };
+    let case = unpack("unclean-k1-flip-old-clean");
+    let to = case.path().join("repaired");
+    assert_eq!(exit(&damaged(&case), &to), Some(1));
+    assert_eq!(exit(&to, &case.path().join("again")), Some(0));
+    assert_eq!(exit(&damaged(&case), &to), Some(2), "the place is taken");
+    assert_eq!(exit(&case.path().join("absent"), &case.path().join("more")), Some(2));
 }
 
 #[test]

@@ -40,6 +40,8 @@ mod requests;
 mod samples;
 #[path = "server/sessions.rs"]
 mod sessions;
+#[path = "server/starts.rs"]
+mod starts;
 #[path = "server/support/mod.rs"]
 mod support;
 #[path = "server/transactions.rs"]

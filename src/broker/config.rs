@@ -32,7 +32,7 @@ pub use dynamic::{
     DynamicError, is_dynamic, server_list_default, server_name_of, topic_list_default,
     validate_dynamic,
 };
-pub use groups::{GroupConfigError, describe_group, validate_group};
+pub use groups::{GroupConfigError, describe_group, group_number, validate_group};
 pub use markdown::markdown_table;
 pub use source::Origin;
 pub use topic::{TopicConfigError, TopicConfigs};

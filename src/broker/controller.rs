@@ -19,6 +19,7 @@ use crate::broker::mail::{
 };
 use crate::broker::metadata_log::{MetadataError, MetadataLog};
 use crate::broker::node::Node;
+use crate::broker::placement::shard_of;
 use crate::broker::topics;
 use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionRecord};
 use crate::shard::{Inbox, Mailbox};
@@ -163,8 +164,9 @@ impl Controller {
         // Each topic is checked against those before it, too.
         let mut image = self.log.image().clone();
         for new in &wanted {
-            let outcome =
-                topics::admit(new, &image, &self.node.shared.config).map(|()| TopicId::random());
+            let shared = &self.node.shared;
+            let outcome = topics::admit(new, &image, &shared.config);
+            let outcome = outcome.map(|()| new_id(new.first_shard, shared.shards));
             if let Ok(id) = &outcome {
                 let records = self.records_of(new, *id);
                 for record in &records {
@@ -370,6 +372,14 @@ impl Controller {
     }
 }
 
+/// A random id, one that puts partition 0 on a shard if it has to be that one.
+fn new_id(first_shard: Option<usize>, shards: usize) -> TopicId {
+    let fits = |id: &TopicId| {
+        first_shard.is_none_or(|first| first == shard_of(*id, PartitionId(0), shards))
+    };
+    std::iter::repeat_with(TopicId::random).find(fits).expect("one of a few hundred fits")
+}
+
 /// The block of producer ids that begins here.
 fn block_at(next: i64) -> Result<ProducerIdBlock, Refusal> {
     match next.checked_add(PRODUCER_ID_BLOCK) {
@@ -393,6 +403,15 @@ fn stopping() -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_topics_id_puts_its_first_partition_where_it_is_to_be() {
+        for first in 0..5 {
+            let id = new_id(Some(first), 5);
+            assert_eq!(shard_of(id, PartitionId(0), 5), first);
+            assert_eq!(shard_of(id, PartitionId(1), 5), (first + 1) % 5);
+        }
+    }
 
     #[test]
     fn producer_ids_end_with_a_refusal() {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::broker::config;
 use crate::broker::settings::Settings;
 use crate::coordinator::group::Topics;
 use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionChange, PartitionRecord};
@@ -267,6 +268,11 @@ impl Topics for Image {
 
     fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         Box::new(self.names.keys().map(|name| &**name))
+    }
+
+    fn group_config(&self, group: &str, name: &str) -> Option<i32> {
+        let configs = self.settings.configs(&ConfigResource::Group(group.to_owned()))?;
+        config::group_number(name, configs.get(name)?)
     }
 }
 

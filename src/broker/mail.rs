@@ -60,6 +60,8 @@ pub struct NewTopic {
     pub partitions: u32,
     /// Its configs.
     pub overrides: Overrides,
+    /// The shard that is to have partition 0, if the client says so; the others follow.
+    pub first_shard: Option<usize>,
 }
 
 /// Producer ids that one shard may give out.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use bytes::BytesMut;
 
 use crate::broker::apply::tell;
-use crate::broker::directory::FoundPartitions;
+use crate::broker::directory::{DirectoryError, FoundPartitions};
 use crate::broker::image::{Image, ImageError};
 use crate::broker::mail::Opened;
 use crate::broker::node::Shared;
@@ -85,6 +85,9 @@ pub enum MetadataError {
         /// First offset of the log.
         start: Offset,
     },
+    /// The directory can't be marked as in use.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     /// A record that contradicts those before it.
     #[error("{CLUSTER_METADATA}-0: record {offset}: {error}")]
     Image {
@@ -103,7 +106,9 @@ pub struct MetadataLog {
 }
 
 impl MetadataLog {
-    /// Opens the log and replays it, or makes it. Says what opening it found.
+    /// Opens the log and replays it, or makes it. Says what opening it found. The clean marker
+    /// goes in between: a log that is refused leaves the directory as clean as it was, and from
+    /// the first write on a stop counts as a crash.
     ///
     /// # Errors
     /// [`MetadataError`].
@@ -131,9 +136,11 @@ impl MetadataLog {
             partition.become_leader(partition.epoch_of(partition.cursors().next));
             (partition, Some((key, report)))
         } else {
+            shared.root.begin()?;
             (engine.create(spec).await?, None)
         };
         let replay = replay(&partition).await?;
+        shared.root.begin()?;
         let is_begun = replay.put_off.is_some();
         let mut log = MetadataLog { partition, image: replay.image };
         if is_begun {

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, Notify, oneshot};
 
 use crate::broker::config::ServerConfig;
 use crate::broker::coordinators::Coordinators;
-use crate::broker::directory::{Checkpoints, Found, FoundPartitions, PartitionKey};
+use crate::broker::directory::{Checkpoints, DataDirectory, Found, FoundPartitions, PartitionKey};
 use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
 use crate::broker::mail::{ControllerOrder, Decide, NewTopic, ProducerIdBlock};
@@ -51,6 +51,8 @@ pub struct Shared {
     pub checkpoints: Checkpoints,
     /// The partitions that lay in the directory at the start.
     pub found: FoundPartitions,
+    /// The files at the data directory's root.
+    pub root: Arc<DataDirectory>,
 }
 
 /// The brokers of the cluster as clients should see them: all shards.

@@ -30,7 +30,7 @@ use crate::log::JournalError;
 use crate::ring::probe::probe;
 use crate::ring::{RingError, RingOptions, affinity};
 use crate::shard::edge::{self, EdgeKind};
-use crate::shard::journals::{check_journals, retire_journals};
+use crate::shard::journals::{are_journals_empty, check_journals, retire_journals};
 use crate::shard::{
     Engine, EngineError, EngineKind, EngineOptions, Inbox, JournalFile, Mailbox, NetworkOptions,
     ShardStats, ThreadOptions, now,
@@ -181,8 +181,11 @@ impl Server {
         capacity::fit(&mut options.config, chosen.kind, options.shards);
         let directory = DataDirectory::open(&options.directory, options.config.node_id, now())?;
         check_journals(directory.path(), directory.id())?;
-        // Last, since its clean marker goes: a start that fails before leaves it as it was.
-        directory.begin()?;
+        // The clean marker goes when the metadata was read. What a journal has goes into files of
+        // partitions before, and they are as after a crash until all is over.
+        if !are_journals_empty(directory.path(), directory.id())? {
+            directory.begin()?;
+        }
         let journals = journals(&directory, &options)?;
         let (server, _) = Server::open(options, chosen, (directory, journals), Some(ports))?;
         Ok(server)
@@ -217,6 +220,7 @@ impl Server {
             was_clean: directory.was_clean && journals.were_empty,
             checkpoints: directory.checkpoints(),
             found: directory.partitions()?,
+            root: directory.clone(),
             config: options.config,
         });
         let starting = Starting { chosen, journals: journals.files, faults: options.faults };

@@ -24,7 +24,8 @@ const DEFAULT: i32 = -1;
 
 /// A topic that is made because a client asked for it.
 pub fn automatic(name: TopicName, config: &ServerConfig) -> NewTopic {
-    NewTopic { name, partitions: config.partitions_default, overrides: Overrides::new() }
+    let (partitions, overrides) = (config.partitions_default, Overrides::new());
+    NewTopic { name, partitions, overrides, first_shard: None }
 }
 
 /// Checks one topic of a CreateTopics request by itself.
@@ -37,15 +38,16 @@ pub fn check(
     brokers: &Brokers,
 ) -> Result<NewTopic, Refusal> {
     let name = check_name(wanted.name.as_str())?;
-    let partitions = if wanted.assignments.is_empty() {
+    let (partitions, first_shard) = if wanted.assignments.is_empty() {
         check_replication(wanted.replication_factor)?;
-        check_partitions(wanted.num_partitions, config.partitions_default)?
+        (check_partitions(wanted.num_partitions, config.partitions_default)?, None)
     } else {
         check_left_open(wanted)?;
-        check_assignments(&wanted.assignments, brokers)?
+        let partitions = check_assignments(&wanted.assignments, brokers)?;
+        (partitions, Some(check_round(&wanted.assignments, brokers)?))
     };
     let overrides = check_configs(&wanted.configs, config)?;
-    Ok(NewTopic { name, partitions, overrides })
+    Ok(NewTopic { name, partitions, overrides, first_shard })
 }
 
 /// Checks a topic against those that are there; whoever makes one comes by here.
@@ -181,8 +183,7 @@ fn check_left_open(wanted: &CreatableTopic) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A manual assignment must name every partition from 0 on once, with one of our brokers. Which one
-/// doesn't matter: all of them are this process, and the placement spreads the partitions.
+/// A manual assignment must name every partition from 0 on once, with one of our brokers.
 fn check_assignments(
     assignments: &[CreatableReplicaAssignment],
     brokers: &Brokers,
@@ -207,6 +208,38 @@ fn check_assignments(
     check_partitions(i32::try_from(u64_of(numbers.len())).unwrap_or(i32::MAX), 1)
 }
 
+/// The shard that partition 0 gets. A topic's partitions go round the shards, each of which is a
+/// broker to clients, from one that the topic's id chooses: an assignment that does so as well is
+/// followed, any other one is refused rather than taken and not kept.
+fn check_round(
+    assignments: &[CreatableReplicaAssignment],
+    brokers: &Brokers,
+) -> Result<usize, Refusal> {
+    let shards = brokers.ports.len();
+    let first_of = |assignment: &CreatableReplicaAssignment| {
+        let broker = assignment.broker_ids.first().expect("checked").0;
+        let shard = usize::try_from(broker - brokers.node.0).expect("one of ours");
+        let partition = usize::try_from(assignment.partition_index).expect("checked");
+        (shard + shards - partition % shards) % shards
+    };
+    let first = first_of(&assignments[0]);
+    let stray = assignments.iter().find(|assignment| first_of(assignment) != first);
+    match stray {
+        None => Ok(first),
+        Some(stray) => Err(not_in_turn(stray.partition_index, stray.broker_ids[0].0)),
+    }
+}
+
+/// The refusal of an assignment that would not be kept.
+pub fn not_in_turn(partition: i32, broker: i32) -> Refusal {
+    let message = format!(
+        "partition {partition} can't be on broker {broker}: the brokers here are the shards of one \
+         server, and a topic's partitions go round them in turn. Leave the assignment out, or \
+         assign the partitions in the order of the brokers' ids"
+    );
+    Refusal::new(ErrorCode::InvalidReplicaAssignment, message)
+}
+
 fn check_configs(
     configs: &[CreatableTopicConfig],
     config: &ServerConfig,
@@ -227,6 +260,37 @@ fn check_configs(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn first_shard(brokers: &[i32]) -> Result<usize, (ErrorCode, String)> {
+        let assignment = |(partition, broker): (i32, &i32)| {
+            CreatableReplicaAssignment::default()
+                .with_partition_index(partition)
+                .with_broker_ids(vec![(*broker).into()])
+        };
+        let assignments = (0..).zip(brokers).map(assignment).collect();
+        let wanted = CreatableTopic::default()
+            .with_name(kafka_protocol::protocol::StrBytes::from_static_str("ot").into())
+            .with_num_partitions(DEFAULT)
+            .with_replication_factor(-1)
+            .with_assignments(assignments);
+        let node = crate::units::BrokerId(5);
+        let brokers = Brokers { node, host: String::new(), ports: vec![1, 2, 3] };
+        let checked = check(&wanted, &ServerConfig::defaults(), &brokers);
+        let checked = checked.map_err(|refusal| (refusal.code, refusal.message))?;
+        Ok(checked.first_shard.expect("it is assigned"))
+    }
+
+    #[test]
+    fn an_assignment_is_followed_where_partitions_go_round_the_shards_and_refused_elsewhere() {
+        assert_eq!(first_shard(&[5]), Ok(0));
+        assert_eq!(first_shard(&[7]), Ok(2));
+        assert_eq!(first_shard(&[6, 7, 5, 6, 7]), Ok(1));
+        for (brokers, partition) in [(&[5, 5][..], 1), (&[6, 7, 6], 2), (&[7, 6, 5], 1)] {
+            let (code, message) = first_shard(brokers).expect_err("not in turn");
+            assert_eq!(code, ErrorCode::InvalidReplicaAssignment);
+            assert!(message.starts_with(&format!("partition {partition} can't")), "{message}");
+        }
+    }
 
     /// A Metadata request that may create topics doesn't come by the checks of CreateTopics.
     #[test]

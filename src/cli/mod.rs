@@ -215,12 +215,13 @@ fn run_explain(explain: &args::Explain) -> ExitCode {
     }
 }
 
-/// 0 when all is whole, 1 when something is lost or a partition was left as it is.
 fn run_repair(repair: &args::Repair) -> ExitCode {
     match repair::run(&repair.options(), &mut io::stdout().lock()) {
-        Ok(outcome) if outcome == repair::Outcome::default() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::from(FAILURE),
-        Err(error) => exit(Err(error.to_string())),
+        Ok(outcome) => ExitCode::from(outcome.exit_status()),
+        Err(error) => {
+            eprintln!("uringlog: {error}");
+            ExitCode::from(repair::NOT_REPAIRED)
+        }
     }
 }
 

@@ -58,7 +58,9 @@ fn tests_of(file: &str) -> BTreeSet<String> {
     let text = read(&root().join(file));
     if file.ends_with(".py") {
         let names = text.lines().filter_map(|line| line.strip_prefix("def "));
-        return names.filter_map(|it| Some(it.split_once('(')?.0.to_owned())).collect();
+        let names = names.filter_map(|it| Some(it.split_once('(')?.0.to_owned()));
+        // What the script runs as a check; its helpers are none.
+        return names.filter(|name| name.starts_with("check_")).collect();
     }
     let mut lines = text.lines().map(str::trim_start);
     let mut names = BTreeSet::new();

@@ -2,7 +2,7 @@
 //! refused, what a kill leaves.
 
 #[path = "transactions/client.rs"]
-mod client;
+pub mod client;
 
 use kafka_protocol::messages::{EndTxnRequest, InitProducerIdRequest, ProduceRequest};
 

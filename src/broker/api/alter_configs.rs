@@ -15,10 +15,12 @@ use kafka_protocol::messages::alter_configs_response::{
 
 use crate::broker::alterations::{self, Alteration};
 use crate::broker::api::text;
+use crate::broker::config::ServerConfig;
 use crate::broker::errors::Refusal;
 use crate::broker::image::{Image, Overrides};
 use crate::broker::mail::Decide;
 use crate::broker::node::{Node, Shared};
+use crate::broker::settings::Settings;
 use crate::format::kraft::ConfigResource;
 use crate::wire::error::ErrorCode;
 
@@ -82,6 +84,7 @@ pub(super) async fn alter(
     let mut decided = Vec::with_capacity(names.len());
     let mut seen = HashSet::new();
     let twice: HashSet<_> = names.iter().filter(|name| !seen.insert(*name)).collect();
+    let current = Current { settings: node.image().settings().clone(), config: node.config() };
     for (name, wanted) in names.iter().zip(wanted) {
         let found = if twice.contains(name) {
             let message = "Each resource must appear at most once.";
@@ -90,7 +93,7 @@ pub(super) async fn alter(
             wanted.and_then(|alteration| Ok((find(node, name)?, alteration)))
         };
         decided.push(found.map(|(resource, alteration)| {
-            changes.push(decide(node.shared.clone(), resource, alteration));
+            changes.push(decide((node.shared.clone(), current.clone()), resource, alteration));
         }));
     }
     let mut outcomes = node.change(changes, is_trial).await.into_iter();
@@ -105,8 +108,23 @@ fn find(node: &Node, (kind, name): &(i8, String)) -> Result<ConfigResource, Refu
     alterations::resource(*kind, name, is_ours, node.shared.node)
 }
 
-fn decide(shared: Arc<Shared>, resource: ConfigResource, alteration: Alteration) -> Decide {
+/// The settings of the metadata log, and the server's with them.
+#[derive(Clone)]
+struct Current {
+    settings: Arc<Settings>,
+    config: Arc<ServerConfig>,
+}
+
+fn decide(
+    (shared, current): (Arc<Shared>, Current),
+    resource: ConfigResource,
+    alteration: Alteration,
+) -> Decide {
     Box::new(move |image: &Image| {
+        if Arc::ptr_eq(image.settings(), &current.settings) {
+            return alterations::decide(image, &current.config, (&resource, alteration));
+        }
+        // Settings have changed in between, perhaps by this very request.
         let (all, own) = image.settings().of_brokers(shared.node);
         let server = shared.config.changed(&all, &own);
         alterations::decide(image, &server, (&resource, alteration))

@@ -1,8 +1,8 @@
 //! CreatePartitions (37), versions 0 to 3: topics get more partitions.
 //!
 //! - The answer leaves when every shard has made its new partitions.
-//! - An assignment names one broker of ours for each new partition; which one doesn't matter, since
-//!   a partition's place follows from its number.
+//! - An assignment names one broker of ours for each new partition. A partition's place follows
+//!   from its number, so any other broker than that one is error 39.
 //! - What would exceed `uringlog.partitions.max` is error 37.
 
 use std::collections::HashSet;
@@ -20,6 +20,7 @@ use crate::broker::errors::Refusal;
 use crate::broker::image::Image;
 use crate::broker::mail::Decide;
 use crate::broker::node::{Node, Shared};
+use crate::broker::placement::{broker_of, shard_of};
 use crate::broker::topics::{self, TOPIC_PARTITIONS_MAX};
 use crate::format::kraft::{MetadataRecord, PartitionRecord};
 use crate::units::{PartitionId, u64_of};
@@ -67,6 +68,14 @@ fn decide(
     let ours: Vec<i32> = shared.brokers.iter().map(|(id, _, _)| id.0).collect();
     let before = topic.partition_count();
     let count = check(wanted, before, &ours)?;
+    for (number, assignment) in (before..count).zip(wanted.assignments.iter().flatten()) {
+        let shard = shard_of(topic.id, PartitionId(number), shared.shards);
+        let broker = assignment.broker_ids[0].0;
+        if broker_of(shared.node, shard).0 != broker {
+            let number = i32::try_from(number).expect("checked");
+            return Err(topics::not_in_turn(number, broker));
+        }
+    }
     topics::check_total(image, u64::from(count - before), &shared.config)?;
     let record = |number| {
         let partition = PartitionId(number);

@@ -87,7 +87,10 @@ fn entries(node: &Node, resource: &DescribeConfigsResource) -> Result<Vec<Descri
             Ok(config::describe_metrics(&set(ConfigResource::ClientMetrics(name.to_owned()))))
         }
         kind::GROUP if name.is_empty() => Err(invalid("Group name must not be empty".to_owned())),
-        kind::GROUP => Ok(config::describe_group(&set(ConfigResource::Group(name.to_owned())))),
+        kind::GROUP => {
+            let own = set(ConfigResource::Group(name.to_owned()));
+            Ok(config::describe_group(&node.config(), &own))
+        }
         kind::BROKER_LOGGER => {
             Err(invalid("log levels are set at the start, by RUST_LOG".to_owned()))
         }

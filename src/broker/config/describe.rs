@@ -124,7 +124,7 @@ const GROUPS: &[&[&str]] = &[
 ];
 
 /// By where they were set, the strongest first; then the names that have a default.
-fn server_synonyms(server: &ServerConfig, names: &[&'static str]) -> Vec<Synonym> {
+pub(super) fn server_synonyms(server: &ServerConfig, names: &[&'static str]) -> Vec<Synonym> {
     let of = |source: ConfigSource, value: &dyn Fn(&str) -> Option<String>| {
         let synonym =
             |name: &&'static str| Some(Synonym { name, value: Some(value(name)?), source });

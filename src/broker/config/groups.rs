@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::describe::{ConfigSource, Described, Synonym};
+use super::ServerConfig;
+use super::describe::{ConfigSource, Described, Synonym, server_synonyms};
 use super::value::Kind;
 
 /// One config of groups.
@@ -26,12 +27,12 @@ const fn of(
 
 const SESSION: Kind = Kind::Int(45_000, 60_000);
 const HEARTBEAT: Kind = Kind::Int(5_000, 15_000);
-const INTERVAL: Kind = Kind::INT_NOT_NEGATIVE;
+const ASSIGNMENT: Kind = Kind::Int(0, 15_000);
 
 const GROUP: &[GroupSetting] = &[
     of(
         "consumer.assignment.interval.ms",
-        INTERVAL,
+        ASSIGNMENT,
         ("group.consumer.assignment.interval.ms", "1000"),
         "Time between two assignments of a consumer group.",
     ),
@@ -49,7 +50,7 @@ const GROUP: &[GroupSetting] = &[
     ),
     of(
         "share.assignment.interval.ms",
-        INTERVAL,
+        ASSIGNMENT,
         ("group.share.assignment.interval.ms", "1000"),
         "Kept without effect: there are no share groups.",
     ),
@@ -103,7 +104,7 @@ const GROUP: &[GroupSetting] = &[
     ),
     of(
         "streams.assignment.interval.ms",
-        INTERVAL,
+        ASSIGNMENT,
         ("group.streams.assignment.interval.ms", "1000"),
         "Kept without effect: there are no streams groups.",
     ),
@@ -115,7 +116,7 @@ const GROUP: &[GroupSetting] = &[
     ),
     of(
         "streams.initial.rebalance.delay.ms",
-        INTERVAL,
+        Kind::INT_NOT_NEGATIVE,
         ("group.streams.initial.rebalance.delay.ms", "3000"),
         "Kept without effect: there are no streams groups.",
     ),
@@ -196,8 +197,20 @@ pub fn validate_group(overrides: &BTreeMap<String, String>) -> Result<(), GroupC
     Ok(())
 }
 
+/// What a number that was set for a group comes to: one outside of the bounds, which Kafka may have
+/// taken with wider ones, counts as the nearest within (`GroupConfig#evaluate`).
+pub fn group_number(name: &str, value: &str) -> Option<i32> {
+    match GROUP.iter().find(|setting| setting.name == name)?.kind {
+        Kind::Int(least, most) => Some(value.parse::<i32>().ok()?.clamp(least, most)),
+        _ => None,
+    }
+}
+
 /// All configs of a group with these overrides.
-pub fn describe_group(overrides: &BTreeMap<String, String>) -> Vec<Described> {
+pub fn describe_group(
+    server: &ServerConfig,
+    overrides: &BTreeMap<String, String>,
+) -> Vec<Described> {
     let describe = |setting: &GroupSetting| {
         let own = overrides.get(setting.name);
         let mut synonyms = Vec::new();
@@ -205,12 +218,15 @@ pub fn describe_group(overrides: &BTreeMap<String, String>) -> Vec<Described> {
             let (name, source) = (setting.name, ConfigSource::Group);
             synonyms.push(Synonym { name, value: Some(value.clone()), source });
         }
-        let default = Some(setting.default.to_owned());
-        let (name, source) = (setting.synonym, ConfigSource::Default);
-        synonyms.push(Synonym { name, value: default, source });
+        let of_all = server_synonyms(server, &[setting.synonym]);
+        if of_all.is_empty() {
+            let (name, source) = (setting.synonym, ConfigSource::Default);
+            synonyms.push(Synonym { name, value: Some(setting.default.to_owned()), source });
+        }
+        synonyms.extend(of_all);
         Described {
             name: setting.name,
-            value: Some(own.map_or(setting.default, String::as_str).to_owned()),
+            value: synonyms[0].value.clone(),
             source: synonyms[0].source,
             synonyms,
             type_code: setting.kind.type_code(),
@@ -224,6 +240,7 @@ pub fn describe_group(overrides: &BTreeMap<String, String>) -> Vec<Described> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::config::Sources;
 
     fn overrides(name: &str, value: &str) -> BTreeMap<String, String> {
         BTreeMap::from([(name.to_owned(), value.to_owned())])
@@ -246,11 +263,19 @@ mod tests {
         assert!(message("consumer.heartbeat.interval.ms", "15001").is_some());
         assert_eq!(refused("foo", "1"), Some(GroupConfigError::Unknown("foo".to_owned())));
         assert!(message("consumer.session.timeout.ms", "x").is_some());
+        assert_eq!(
+            message("consumer.assignment.interval.ms", "15001").as_deref(),
+            Some(
+                "consumer.assignment.interval.ms must be less than or equal to \
+                 group.consumer.max.assignment.interval.ms"
+            )
+        );
     }
 
     #[test]
     fn a_groups_own_value_comes_first() {
-        let list = describe_group(&overrides("consumer.session.timeout.ms", "50000"));
+        let server = ServerConfig::defaults();
+        let list = describe_group(&server, &overrides("consumer.session.timeout.ms", "50000"));
         let timeout = list.iter().find(|it| it.name == "consumer.session.timeout.ms");
         let timeout = timeout.expect("described");
         assert_eq!((timeout.value.as_deref(), timeout.source.code()), (Some("50000"), 8));
@@ -259,5 +284,23 @@ mod tests {
         let expected =
             [("consumer.session.timeout.ms", 8), ("group.consumer.session.timeout.ms", 5)];
         assert_eq!(synonyms, expected);
+    }
+
+    #[test]
+    fn what_is_set_for_all_groups_is_told_of_each() {
+        let set = vec!["group.consumer.session.timeout.ms=55000".to_owned()];
+        let server = ServerConfig::load(&Sources { set, ..Sources::default() }).expect("valid");
+        let list = describe_group(&server, &BTreeMap::new());
+        let timeout = list.iter().find(|it| it.name == "consumer.session.timeout.ms");
+        let timeout = timeout.expect("described");
+        assert_eq!((timeout.value.as_deref(), timeout.source.code()), (Some("55000"), 4));
+    }
+
+    #[test]
+    fn numbers_out_of_bounds_count_as_the_nearest_within() {
+        let timeout = |value| group_number("consumer.session.timeout.ms", value);
+        assert_eq!(timeout("50000"), Some(50_000));
+        assert_eq!((timeout("1"), timeout("600000")), (Some(45_000), Some(60_000)));
+        assert_eq!((timeout("x"), group_number("share.isolation.level", "1")), (None, None));
     }
 }

@@ -72,7 +72,7 @@ pub async fn get_or_make(node: &Node, kind: Kind) -> Result<Arc<Topic>, Refusal>
     let config = kind.config(node);
     let name = TopicName::new(kind.topic_name()).expect("a legal name");
     let overrides = kind.overrides(config);
-    let new = NewTopic { name, partitions: config.partitions, overrides };
+    let new = NewTopic { name, partitions: config.partitions, overrides, first_shard: None };
     let made = node.create_topics(vec![new]).await.pop().expect("every topic is answered");
     match (made, get(node, kind)) {
         // Somebody else may have been faster.

@@ -90,6 +90,9 @@ pub enum Command {
     /// Show a partition's segments, the way to an offset, and what goes or rolls next.
     Explain(Explain),
     /// Bring a Kafka log directory in order, in a copy or in place.
+    ///
+    /// Exit status: 0 when nothing is lost, 1 when something is, 2 when a partition or the whole
+    /// directory could not be repaired.
     Repair(Repair),
     /// Read a file in a layout that texts show for Kafka's, and that it is not.
     DecodeFlat(DecodeFlat),

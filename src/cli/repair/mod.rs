@@ -31,6 +31,8 @@ use crate::units::{LeaderEpoch, Timestamp, TopicId};
 const FILES_MAX: usize = 64;
 /// What follows the directory's name in that of the folder with copies of what is changed.
 const BACKUP_SUFFIX: &str = ".before-repair";
+/// Exit status when something could not be repaired, or nothing at all.
+pub const NOT_REPAIRED: u8 = 2;
 /// What was done, as it was printed. Kafka passes over files in a log directory's root.
 pub const REPORT_FILE: &str = "repair-report.txt";
 
@@ -82,6 +84,18 @@ pub struct Outcome {
     pub lossy: usize,
     /// Partitions that could not be repaired.
     pub failed: usize,
+}
+
+impl Outcome {
+    /// As [`Verdict`](crate::cli::verify::Verdict) has it: 0 when nothing is lost, 1 when something
+    /// is, 2 when a partition could not be repaired.
+    pub fn exit_status(self) -> u8 {
+        match self {
+            Outcome { failed: 1.., .. } => NOT_REPAIRED,
+            Outcome { lossy: 1.., .. } => 1,
+            Outcome { lossy: 0, failed: 0 } => 0,
+        }
+    }
 }
 
 /// Repairs, and says what was done to each partition.

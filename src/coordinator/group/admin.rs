@@ -12,7 +12,7 @@ use crate::format::group_records::{CommittedOffset, Key};
 use crate::units::{Timestamp, TopicId};
 
 /// What a record takes in a batch besides its key and value.
-const RECORD_OVERHEAD: usize = 64;
+pub(super) const RECORD_OVERHEAD: usize = 64;
 
 impl GroupCoordinator {
     pub(super) fn list(&self) -> Vec<ListedGroup> {

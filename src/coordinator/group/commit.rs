@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::coordinator::group::admin::RECORD_OVERHEAD;
 use crate::coordinator::group::answer::{Answer, FetchedOffset};
 use crate::coordinator::group::classic::State;
 use crate::coordinator::group::error::GroupError;
@@ -16,9 +17,6 @@ use crate::units::{Timestamp, TopicId};
 
 /// Longest name of a topic that an offset is kept for; no topic has a longer one.
 const TOPIC_BYTES_MAX: usize = 249;
-
-/// What a record takes besides its key and value.
-const RECORD_OVERHEAD: usize = 64;
 
 impl GroupCoordinator {
     pub(super) fn commit(&mut self, ticket: Ticket, commit: Commit, now: Timestamp) -> GroupOutput {

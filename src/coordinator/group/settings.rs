@@ -54,6 +54,13 @@ pub struct ConsumerSettings {
     pub can_downgrade: bool,
 }
 
+/// A group's own `group.consumer.session.timeout.ms`.
+pub const OWN_SESSION_TIMEOUT: &str = "consumer.session.timeout.ms";
+/// A group's own `group.consumer.heartbeat.interval.ms`.
+pub const OWN_HEARTBEAT_INTERVAL: &str = "consumer.heartbeat.interval.ms";
+/// A group's own `group.consumer.assignment.interval.ms`.
+pub const OWN_ASSIGNMENT_INTERVAL: &str = "consumer.assignment.interval.ms";
+
 /// What a group coordinator has to know.
 #[derive(Clone, Debug)]
 pub struct GroupContext {

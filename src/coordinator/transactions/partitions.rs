@@ -39,7 +39,8 @@ impl Transactions {
         let mut to = entry.now.next(State::Ongoing);
         to.partitions.extend(partitions.iter().cloned());
         if TRANSACTION_PARTITIONS_MAX < to.partitions.len()
-            || TRANSACTION_BYTES_MAX < record::encode_value(&to).len()
+            || TRANSACTION_BYTES_MAX < record::value_bytes_max(&to)
+                && TRANSACTION_BYTES_MAX < record::encode_value(&to).len()
         {
             return Err(Refused::TooManyPartitions);
         }

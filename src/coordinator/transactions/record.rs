@@ -96,6 +96,16 @@ pub(super) fn encode_value(it: &Transaction) -> Vec<u8> {
     value
 }
 
+/// The value of a state takes no more than this, which costs less to find out than the value.
+pub(super) fn value_bytes_max(it: &Transaction) -> usize {
+    /// All but the partitions: 38 bytes, five for their count, up to 31 of tags.
+    const FIXED: usize = 80;
+    /// As if each were of a topic of its own: two lengths, the number, a byte for tags.
+    const PER_PARTITION: usize = 2 + 5 + size_of::<i32>() + 1;
+    let bytes = it.partitions.iter().map(|it| PER_PARTITION + it.topic.as_str().len());
+    FIXED + bytes.sum::<usize>()
+}
+
 /// The partitions of each topic, in Java's order of both.
 fn by_topic(partitions: &BTreeSet<TopicPartition>) -> Vec<(&TopicName, Vec<PartitionId>)> {
     let hash = |it: &&TopicPartition| {
@@ -209,5 +219,28 @@ fn text<'a>(value: &'a Value, name: &'static str) -> Result<&'a str, LoadError> 
     match value.get(name) {
         Some(Value::Text(text)) => Ok(text),
         _ => Err(LoadError::Field(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_takes_more_than_is_said() {
+        let mut it = Transaction::new(ProducerId(i64::MAX), i32::MAX, Timestamp(i64::MAX));
+        it.state = State::Ongoing;
+        it.epoch = ProducerEpoch(i16::MAX);
+        (it.previous_producer_id, it.next_producer_id) = (it.producer_id, it.producer_id);
+        it.version = TransactionVersion::Two;
+        assert!(encode_value(&it).len() <= value_bytes_max(&it));
+        for (length, partition) in (1..=249).zip((0..300).rev().cycle()) {
+            let topic = TopicName::new(&"t".repeat(length)).expect("a name");
+            let add =
+                |number| TopicPartition { topic: topic.clone(), partition: PartitionId(number) };
+            it.partitions.extend([add(partition), add(u32::MAX >> 1)]);
+            let (bytes, most) = (encode_value(&it).len(), value_bytes_max(&it));
+            assert!(bytes <= most, "{bytes} bytes, {most} at most");
+        }
     }
 }

@@ -396,6 +396,19 @@ mod tests {
         };
         assert_eq!(CurrentAssignment::decode(&current.encode()), Ok(current.clone()));
         assert!(read(8, &current.encode()).contains(r#""assignmentEpochs":[2,4]"#));
+        // An empty list is the default there, in spite of the schema's null (`TopicPartitions` of
+        // `ConsumerGroupCurrentMemberAssignmentValue`): null is shown, the empty list is not.
+        let with_epochs = |epochs: u8| {
+            let mut bytes = vec![0; 2 + 4 + 4 + 1];
+            bytes.push(2);
+            bytes.extend_from_slice(&[1; 16]);
+            bytes.extend_from_slice(&[2, 0, 0, 0, 7]);
+            bytes.extend_from_slice(&[1, 0, 1, epochs]);
+            bytes.extend_from_slice(&[1, 0]);
+            read(8, &bytes)
+        };
+        assert!(with_epochs(0).contains(r#""assignmentEpochs":null"#), "{}", with_epochs(0));
+        assert!(!with_epochs(1).contains("assignmentEpochs"), "{}", with_epochs(1));
         let regex = RegularExpression {
             topics: vec!["a".to_owned()],
             version: 9,

@@ -56,6 +56,10 @@ impl Cluster {
     }
 
     fn coordinator_of(&self, kind: i8, key: &str) -> Client {
+        Client::open(self.port_of(kind, key))
+    }
+
+    fn port_of(&self, kind: i8, key: &str) -> u16 {
         let request = FindCoordinatorRequest::default()
             .with_key_type(kind)
             .with_coordinator_keys(vec![text(key)]);
@@ -64,7 +68,12 @@ impl Cluster {
             let found = client.call(&request, 4).coordinators.remove(0);
             (!AGAIN.contains(&found.error_code)).then_some(found.port)
         });
-        Client::open(u16::try_from(port).expect("a port"))
+        u16::try_from(port).expect("a port")
+    }
+
+    /// Where the coordinator of a transactional id listens.
+    pub fn coordinator_port(&self, name: &str) -> u16 {
+        self.port_of(TRANSACTIONS, name)
     }
 
     /// A connection to the coordinator of a transactional id.

@@ -16,9 +16,10 @@ use crate::broker::errors::Refusal;
 use crate::broker::node::Node;
 use crate::coordinator::transactions::{Producer, TopicPartition, TransactionalId};
 use crate::format::batch::{BatchHeader, RecordBatch};
+use crate::log::producers::Standing;
 use crate::log::{AppendError, Appended};
 use crate::shard::Partition;
-use crate::units::{Offset, PartitionId};
+use crate::units::PartitionId;
 use crate::wire::error::ErrorCode;
 use crate::wire::produce::ProduceFrame;
 
@@ -33,7 +34,7 @@ const ADDS_FROM: i16 = 12;
 pub struct Vouched {
     refused: BTreeMap<TopicPartition, Refusal>,
     /// Where the producer stood when it was asked.
-    accepted: BTreeMap<TopicPartition, Option<Offset>>,
+    accepted: BTreeMap<TopicPartition, Option<Standing>>,
 }
 
 /// What the coordinator is asked.
@@ -42,7 +43,7 @@ pub struct Question {
     version: i16,
     producer: Producer,
     /// With where the producer stands.
-    partitions: BTreeMap<TopicPartition, Option<Offset>>,
+    partitions: BTreeMap<TopicPartition, Option<Standing>>,
 }
 
 impl Vouched {
@@ -62,9 +63,10 @@ impl Vouched {
         batch: RecordBatch,
     ) -> Result<Appended, AppendError> {
         let producer_id = batch.header().producer_id;
-        let stands = || partition.standing(producer_id).map(|it| it.last_offset);
         match self.accepted.get(name) {
-            Some(stood) if *stood == stands() => partition.append_verified(batch),
+            Some(stood) if *stood == partition.standing(producer_id) => {
+                partition.append_verified(batch)
+            }
             _ => partition.append(batch),
         }
     }
@@ -103,7 +105,7 @@ impl Question {
                 let number = u32::try_from(sent.index).expect("the partition was found");
                 let partition = PartitionId(number);
                 let name = TopicPartition { topic: topic.name.clone(), partition };
-                asking.insert(name, standing.map(|it| it.last_offset));
+                asking.insert(name, standing);
             }
         }
         let producer = producer.filter(|_| !asking.is_empty());

@@ -7,6 +7,7 @@ use crate::coordinator::group::consumer::member::{EPOCH_AWAY, without_epochs};
 use crate::coordinator::group::consumer::{Change, Member, Turn, is_valid};
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::request::ConsumerHeartbeat;
+use crate::coordinator::group::settings::OWN_HEARTBEAT_INTERVAL;
 use crate::format::group_records::{ModernMember, TEXT_BYTES_MAX};
 
 /// Epoch of a member that leaves.
@@ -105,10 +106,11 @@ impl Turn<'_> {
         let has_changed = member.assigned != before;
         let assignment = (beat.epoch == 0 || is_full(beat) || has_changed)
             .then(|| listed(&without_epochs(&member.assigned)));
+        let of_all = self.settings.consumer.heartbeat_interval_ms;
         Ok(Beat {
             member: id.to_string(),
             epoch: member.epoch,
-            interval_ms: self.settings.consumer.heartbeat_interval_ms,
+            interval_ms: self.own(OWN_HEARTBEAT_INTERVAL, of_all),
             assignment,
         })
     }

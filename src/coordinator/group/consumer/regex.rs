@@ -45,23 +45,27 @@ impl Turn<'_> {
     }
 
     fn is_time_to_resolve(&self) -> bool {
-        let used: BTreeSet<&str> = self.group.members().filter_map(|it| it.regex()).collect();
-        if used.is_empty() {
-            return false;
-        }
+        // Every heartbeat asks: what costs nothing comes first, the members only then.
         let (at, version) = match self.group.resolved {
             Some(resolved) => resolved,
             // Read from the log: what stands there is as old as it says.
             None => match self.group.regexes().values().next() {
                 Some(resolved) => (resolved.timestamp, 0),
-                None => return true,
+                None => return self.group.members().any(|it| it.regex().is_some()),
             },
         };
         let age_ms = self.now.0.saturating_sub(at.0);
-        let is_stale = used.len() != self.group.regexes().len()
-            || version != self.topics.version()
+        if age_ms <= LOOK_AGAIN_MS {
+            return false;
+        }
+        let is_old = version != self.topics.version()
             || age_ms > i64::from(self.settings.consumer.regex_refresh_ms);
-        age_ms > LOOK_AGAIN_MS && is_stale
+        let mut used = self.group.members().filter_map(|it| it.regex()).peekable();
+        match used.peek() {
+            None => false,
+            Some(_) if is_old => true,
+            Some(_) => used.collect::<BTreeSet<&str>>().len() != self.group.regexes().len(),
+        }
     }
 
     /// Finds the topics of all expressions that members have; whether any has others than before.

@@ -2,6 +2,7 @@
 
 use crate::coordinator::group::assignor::{self, Subscriber, Subscribers};
 use crate::coordinator::group::consumer::{Change, Turn};
+use crate::coordinator::group::settings::OWN_ASSIGNMENT_INTERVAL;
 use crate::format::group_records::TargetEpoch;
 
 impl Turn<'_> {
@@ -46,7 +47,8 @@ impl Turn<'_> {
     }
 
     fn is_too_young(&self, last: TargetEpoch) -> bool {
-        let interval_ms = i64::from(self.settings.consumer.assignment_interval_ms);
+        let of_all = self.settings.consumer.assignment_interval_ms;
+        let interval_ms = i64::from(self.own(OWN_ASSIGNMENT_INTERVAL, of_all));
         let since = last.timestamp.0;
         since != 0 && interval_ms != 0 && self.now.0 < since.saturating_add(interval_ms)
     }

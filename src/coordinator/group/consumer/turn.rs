@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::coordinator::group::classic::Timer;
 use crate::coordinator::group::consumer::member::without_epochs;
 use crate::coordinator::group::consumer::{Change, ConsumerGroup, Member};
-use crate::coordinator::group::settings::GroupSettings;
+use crate::coordinator::group::settings::{GroupSettings, OWN_SESSION_TIMEOUT};
 use crate::coordinator::group::topics::Topics;
 use crate::coordinator::{Record, Timers};
 use crate::format::group_records::TargetEpoch;
@@ -34,9 +34,18 @@ impl Turn<'_> {
         let classic = self.group.member(member).and_then(|it| it.said.classic.as_ref());
         let timeout = match classic {
             Some(classic) => classic.session_timeout_ms,
-            None => self.settings.consumer.session_timeout_ms,
+            None => self.session_timeout_ms(),
         };
         self.start(Timer::Session, member, timeout);
+    }
+
+    fn session_timeout_ms(&self) -> i32 {
+        self.own(OWN_SESSION_TIMEOUT, self.settings.consumer.session_timeout_ms)
+    }
+
+    /// A setting of the group: what was set for it, or else what counts for all groups.
+    pub(super) fn own(&self, name: &str, of_all: i32) -> i32 {
+        self.topics.group_config(&self.group.id, name).unwrap_or(of_all)
     }
 
     pub(super) fn start(
@@ -70,7 +79,7 @@ impl Turn<'_> {
     pub fn loaded(&mut self) {
         for id in self.group.member_ids() {
             // As in Kafka, also for members with the classic protocol.
-            self.start(Timer::Session, &id, self.settings.consumer.session_timeout_ms);
+            self.start(Timer::Session, &id, self.session_timeout_ms());
             self.watch_revoking(&id);
         }
     }

@@ -341,6 +341,39 @@ fn a_group_without_members_is_deleted_or_expires() {
 }
 
 #[test]
+fn what_is_set_for_a_group_beats_what_counts_for_all() {
+    let mut world = world(2);
+    world.set_group_config("consumer.session.timeout.ms", 50_000);
+    world.set_group_config("consumer.heartbeat.interval.ms", 7_000);
+    let consumer = Consumer::new("m", &["flights"]);
+    let beat = world.beat(consumer.request()).expect("a member");
+    assert_eq!(beat.interval_ms, 7_000);
+    let count = |world: &mut World| world.describe_consumers().map_or(0, |it| it.members.len());
+    for restarts in [false, true] {
+        let mut world = world_of(&consumer);
+        if restarts {
+            world.restart();
+        }
+        world.wait(49_999);
+        assert_eq!(count(&mut world), 1, "restarted: {restarts}");
+        world.wait(1);
+        assert_eq!(count(&mut world), 0, "restarted: {restarts}");
+    }
+    world.set_group_config("consumer.assignment.interval.ms", 1_000);
+    let mut second = Consumer::new("n", &["flights"]);
+    second.beat(&mut world).expect("a member");
+    assert_eq!(world.describe_consumers().map(|it| (it.epoch, it.target_epoch)), Some((3, 2)));
+}
+
+/// A group with a longer session timeout of its own, of one member.
+fn world_of(consumer: &Consumer) -> World {
+    let mut world = world(2);
+    world.set_group_config("consumer.session.timeout.ms", 50_000);
+    world.beat(consumer.request()).expect("a member");
+    world
+}
+
+#[test]
 fn targets_are_computed_no_oftener_than_the_interval() {
     let mut settings = GroupSettings::for_tests();
     settings.consumer.assignment_interval_ms = 1_000;

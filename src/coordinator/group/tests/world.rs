@@ -25,6 +25,8 @@ pub struct TopicTable {
     version: u64,
     topics: BTreeMap<String, (TopicId, u32)>,
     made: u8,
+    /// By group and name.
+    configs: BTreeMap<(String, String), i32>,
 }
 
 impl TopicTable {
@@ -60,6 +62,10 @@ impl Topics for TopicTable {
 
     fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         Box::new(self.topics.keys().map(String::as_str))
+    }
+
+    fn group_config(&self, group: &str, name: &str) -> Option<i32> {
+        self.configs.get(&(group.to_owned(), name.to_owned())).copied()
     }
 }
 
@@ -119,6 +125,12 @@ impl World {
     /// A topic is made, or has so many partitions from now on.
     pub fn set_topic(&mut self, name: &str, partitions: u32) {
         self.topics.set(name, partitions);
+        self.machine.configure(&context(&self.settings, &self.topics));
+    }
+
+    /// A config of the group is set.
+    pub fn set_group_config(&mut self, name: &str, value: i32) {
+        self.topics.configs.insert((GROUP.to_owned(), name.to_owned()), value);
         self.machine.configure(&context(&self.settings, &self.topics));
     }
 

@@ -40,7 +40,7 @@ SETTINGS = (
     "transaction.state.log.num.partitions=4",
     "group.initial.rebalance.delay.ms=0",
 )
-SHOWN = 200
+SHOWN = 100
 
 
 def rules():

@@ -147,3 +147,94 @@ fn every_golden_file_is_dumped_as_kafka_does() {
     }
     assert!(1_000 < compared, "only {compared} dumps were compared");
 }
+
+/// What the tool prints of a log with these bytes, and what ends it.
+fn dump_bytes(bytes: &[u8], flags: &[&str]) -> (String, Option<String>) {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let path = folder.path().join("00000000000000000000.log");
+    fs::write(&path, bytes).expect("written");
+    let words = ["dump"].iter().chain(flags).map(|it| (*it).to_owned());
+    let words = words.chain([path.display().to_string()]);
+    let options = Line::try_parse_from(words).expect("Kafka's flags").dump.options();
+    let mut out = Vec::new();
+    let outcome = dump::run(&options.expect("known decoders"), &mut out, &mut Vec::new());
+    let out = String::from_utf8(out).expect("text");
+    let prefix = format!("{}/", folder.path().display());
+    let error = outcome.err().map(|it| it.to_string().replace(&prefix, ""));
+    (out.replace(&prefix, ""), error)
+}
+
+/// The first log of a case.
+fn log_of(case: &str) -> Vec<u8> {
+    let archive = Archive::all().into_iter().find(|it| it.name == case);
+    let root = archive.expect("an archive of that name").unpack();
+    let mut folders = vec![root.path()];
+    while let Some(folder) = folders.pop() {
+        let mut paths: Vec<_> = fs::read_dir(folder)
+            .expect("readable")
+            .map(|it| it.expect("an entry").path())
+            .collect();
+        paths.sort();
+        let is_log = |it: &&std::path::PathBuf| it.extension().is_some_and(|it| it == "log");
+        if let Some(log) = paths.iter().find(is_log) {
+            return fs::read(log).expect("readable");
+        }
+        folders.extend(paths.into_iter().filter(|it| it.is_dir()));
+    }
+    panic!("{case} has a log")
+}
+
+/// Where batches begin.
+fn starts(bytes: &[u8]) -> Vec<usize> {
+    let (mut at, mut starts) = (0, Vec::new());
+    while let Some(size) = bytes.get(at + 8..at + 12) {
+        starts.push(at);
+        let size = u32::from_be_bytes(size.try_into().expect("four bytes"));
+        at += 12 + usize::try_from(size).expect("fits");
+    }
+    starts
+}
+
+/// Batches that several threads check come out in the order of the file, and end where going from
+/// record to record, which one thread does, ends.
+#[test]
+fn a_long_log_is_the_same_with_and_without_its_records() {
+    const MIB: usize = 1 << 20;
+    let short = log_of("size-roll-exact");
+    let long = short.repeat(9 * MIB / short.len());
+    let starts = starts(&long);
+    let middle = starts[starts.len() / 2];
+    let damages: [(&str, &dyn Fn(&mut Vec<u8>)); 5] = [
+        ("none", &|_| {}),
+        ("a torn end", &|bytes| bytes.truncate(bytes.len() - 30)),
+        ("the size of no batch", &|bytes| bytes[middle + 8..middle + 12].fill(0)),
+        ("a codec that doesn't exist", &|bytes| bytes[middle + 22] |= 7),
+        ("a wrong epoch of the producer and a wrong CRC", &|bytes| bytes[middle + 52] ^= 1),
+    ];
+    for (what, damage) in damages {
+        let mut bytes = long.clone();
+        damage(&mut bytes);
+        let (shallow, shallow_end) = dump_bytes(&bytes, &[]);
+        let (deep, deep_end) = dump_bytes(&bytes, &["--deep-iteration"]);
+        let batches: String =
+            deep.split_inclusive('\n').filter(|it| !it.starts_with('|')).collect();
+        assert!(shallow == batches, "{what}: the lines of batches differ");
+        assert_eq!(shallow_end, deep_end, "{what}");
+        assert_eq!(shallow.contains("isvalid: false"), what.contains("CRC"), "{what}");
+        assert!(starts.len() / 2 < shallow.lines().count(), "{what}");
+    }
+}
+
+/// Kafka's tool has printed what a record says of itself when its decoder fails.
+#[test]
+fn what_ends_a_dump_ends_it_within_the_line() {
+    let log = log_of("codecs");
+    let (out, error) = dump_bytes(&log, &["--key-decoder-class", "LongDecoder"]);
+    assert!(out.ends_with(" sequence: -1 headerKeys: []"), "{out}");
+    assert!(error.expect("no number").contains("too few for a number"));
+    let (out, error) = dump_bytes(&log, &["--json", "--key-decoder-class", "LongDecoder"]);
+    assert!(out.ends_with("}\n") && error.is_some(), "{out}");
+    let (out, error) = dump_bytes(&log, &["--max-bytes", "0"]);
+    assert_eq!(out.lines().count(), 2, "{out}");
+    assert_eq!(error, None);
+}

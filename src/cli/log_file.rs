@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, SeekFrom, seek};
 use rustix::io::Errno;
@@ -115,6 +116,10 @@ pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
 
 /// Bytes read at once.
 const WINDOW_BYTES: u64 = 4 << 20;
+/// The same where only heads are looked at and batches are small.
+const NEAR_HEADS_BYTES: u64 = 64 << 10;
+/// From this size of batches on it is quicker to read each head by itself.
+const FAR_BYTES: u64 = 4096;
 /// Offset, size, CRC and magic, which every format begins with.
 const HEAD_BYTES: u64 = 17;
 /// Offset and size, which the size doesn't count.
@@ -122,7 +127,7 @@ const OVERHEAD_BYTES: u64 = 12;
 /// Smallest size of any format.
 const SIZE_MIN: i32 = 14;
 /// Where the bytes begin that the CRC covers.
-const CRC_FROM: usize = 21;
+pub const CRC_FROM: usize = 21;
 /// Where a batch of format 2 says how far its last offset is from its first.
 pub const LAST_OFFSET_DELTA_AT: u64 = 23;
 
@@ -130,10 +135,14 @@ pub const LAST_OFFSET_DELTA_AT: u64 = 23;
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     length: u64,
     window: Vec<u8>,
     window_at: u64,
+    /// Whether only the heads of batches are looked at here.
+    reads_heads: bool,
+    /// Of the batch that was found last.
+    last_size: u64,
 }
 
 /// Where a batch lies.
@@ -163,7 +172,15 @@ impl LogFile {
     /// [`LogFileError::Read`].
     pub fn open(path: &Path) -> Result<LogFile, LogFileError> {
         let (file, length) = open_regular(path).map_err(LogFileError::read(path))?;
-        Ok(LogFile { path: path.to_owned(), file, length, window: Vec::new(), window_at: 0 })
+        Ok(LogFile {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            length,
+            window: Vec::new(),
+            window_at: 0,
+            reads_heads: false,
+            last_size: 0,
+        })
     }
 
     /// Bytes of the file.
@@ -176,6 +193,26 @@ impl LogFile {
         &self.path
     }
 
+    /// For others who read it, too.
+    pub fn shared(&self) -> Arc<File> {
+        self.file.clone()
+    }
+
+    /// From now on the heads of batches are what is looked at: of large batches nothing else is
+    /// read.
+    pub fn read_heads(&mut self) {
+        self.reads_heads = true;
+    }
+
+    /// Bytes to read when some are wanted that aren't at hand.
+    fn window_bytes(&self) -> u64 {
+        match self.reads_heads {
+            false => WINDOW_BYTES,
+            true if self.last_size < FAR_BYTES => NEAR_HEADS_BYTES,
+            true => u64_of(HEADER_BYTES),
+        }
+    }
+
     /// So many bytes of the file; they are there.
     ///
     /// # Errors
@@ -183,7 +220,7 @@ impl LogFile {
     pub fn bytes(&mut self, at: u64, count: u64) -> Result<&[u8], LogFileError> {
         let window_end = self.window_at + u64_of(self.window.len());
         if at < self.window_at || window_end < at + count {
-            let wanted = count.max(WINDOW_BYTES).min(self.length - at);
+            let wanted = count.max(self.window_bytes()).min(self.length - at);
             self.window.resize(usize_of(wanted), 0);
             self.window_at = at;
             let read = self.file.read_exact_at(&mut self.window, at);
@@ -232,6 +269,7 @@ impl LogFile {
             return Err(LogFileError::corrupt(&self.path, what));
         }
         let size = u64::from(size.unsigned_abs()) + OVERHEAD_BYTES;
+        self.last_size = size;
         Ok((size <= end - at).then_some(Found { at, size, magic, offset }))
     }
 
@@ -241,17 +279,24 @@ impl LogFile {
     /// # Errors
     /// [`LogFileError::Read`]; [`LogFileError::Corrupt`] when the file ends before a header would.
     pub fn header(&mut self, found: Found) -> Result<(BatchHeader, bool), LogFileError> {
-        let whole = found.size.max(u64_of(HEADER_BYTES));
-        if self.length - found.at < whole {
-            let what = format!("the batch at position {} is shorter than its header", found.at);
-            return Err(LogFileError::corrupt(&self.path, what));
-        }
-        let bytes = self.bytes(found.at, whole)?;
-        let header = header_of(bytes).expect("61 bytes hold a header");
-        let covered = &bytes[..usize_of(found.size)];
+        let header = self.head(found)?;
+        let covered = self.bytes(found.at, found.size)?;
         let is_valid =
             HEADER_BYTES <= covered.len() && crc32c::crc32c(&covered[CRC_FROM..]) == header.crc;
         Ok((header, is_valid))
+    }
+
+    /// The same without the CRC.
+    ///
+    /// # Errors
+    /// As [`LogFile::header`].
+    pub fn head(&mut self, found: Found) -> Result<BatchHeader, LogFileError> {
+        if self.length - found.at < u64_of(HEADER_BYTES) {
+            let what = format!("the batch at position {} is shorter than its header", found.at);
+            return Err(LogFileError::corrupt(&self.path, what));
+        }
+        let bytes = self.bytes(found.at, u64_of(HEADER_BYTES))?;
+        Ok(header_of(bytes).expect("61 bytes hold a header"))
     }
 }
 

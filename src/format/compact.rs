@@ -23,6 +23,17 @@ pub enum CompactError {
         /// Bytes at hand.
         left: u64,
     },
+    /// A list of more items than bytes are left.
+    #[error("a list announces {announced} items with {left} bytes left")]
+    Items {
+        /// As announced.
+        announced: u64,
+        /// Bytes at hand.
+        left: u64,
+    },
+    /// A string of more bytes than Kafka takes in a record.
+    #[error("a string announces {0} bytes, more than 32767")]
+    LongText(u64),
     /// Null where the schema has no null.
     #[error("null where a value must stand")]
     Null,

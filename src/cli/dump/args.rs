@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Decoder, DumpOptions, TextDecoder};
+use super::{Decoder, DumpOptions, TextDecoder, java};
 
 const MAX_MESSAGE_DEFAULT: u32 = 5 << 20;
 const UNLIMITED: u32 = i32::MAX.unsigned_abs();
@@ -32,11 +32,11 @@ pub struct Dump {
     pub index_sanity_check: bool,
     /// Largest batch that an index may point to.
     #[arg(long, value_name = "BYTES", default_value_t = MAX_MESSAGE_DEFAULT,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(UNLIMITED)))]
+          value_parser = clap::value_parser!(u32).range(..=i64::from(UNLIMITED)))]
     pub max_message_size: u32,
     /// Read so much of each log at most.
     #[arg(long, value_name = "BYTES", default_value_t = UNLIMITED,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(UNLIMITED)))]
+          value_parser = clap::value_parser!(u32).range(..=i64::from(UNLIMITED)))]
     pub max_bytes: u32,
     /// Kafka's class that reads keys: StringDecoder, IntegerDecoder or LongDecoder.
     #[arg(long, value_name = "CLASS", num_args = 0..=1, default_missing_value = STRING,
@@ -101,7 +101,7 @@ impl Dump {
         }
         let contents = self.contents();
         Ok(DumpOptions {
-            files: self.paths.iter().chain(&self.files).cloned().collect(),
+            files: self.paths.iter().chain(&self.files).map(|it| java::file(it)).collect(),
             is_deep: self.deep_iteration || contents.is_some(),
             contents,
             skips_metadata: self.skip_record_metadata,

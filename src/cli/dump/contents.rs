@@ -4,7 +4,6 @@ use super::java;
 use crate::format::compact::Reader;
 use crate::format::schema::{self, Schema, SchemaError, Topic, Value};
 use crate::format::varint;
-use crate::units::u64_of;
 
 /// How keys and values are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,28 +69,40 @@ impl Shown {
     }
 }
 
-/// A record of an internal topic that has no key, which ends Kafka's tool.
+/// What ends Kafka's tool in the middle of a line, behind what the record says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "Failed to decode message at offset {0} using the specified decoder (message had a missing key)"
-)]
-pub struct MissingKey(i64);
+pub enum ContentsFault {
+    /// A record of an internal topic has none.
+    #[error(
+        "Failed to decode message at offset {0} using the specified decoder (message had a \
+         missing key)"
+    )]
+    MissingKey(i64),
+    /// `IntegerDecoder` and `LongDecoder` want 4 and 8 bytes at least.
+    #[error("the key or value at offset {offset} has {bytes} bytes, too few for a number")]
+    NoNumber {
+        /// The record's.
+        offset: i64,
+        /// As many as there are.
+        bytes: usize,
+    },
+}
 
 impl Decoder {
     /// Reads a record's key and value.
     ///
     /// # Errors
-    /// `MissingKey`; whatever else is wrong becomes text.
+    /// `ContentsFault`; whatever else is wrong becomes text.
     pub fn read(
         self,
         offset: i64,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
-    ) -> Result<Contents, MissingKey> {
+    ) -> Result<Contents, ContentsFault> {
         match self {
             Decoder::Plain { key: of_key, value: of_value } => Ok(Contents {
-                key: key.map(|it| of_key.read(it)),
-                value: value.map(|it| of_value.read(it)),
+                key: key.map(|it| of_key.read(offset, it)).transpose()?,
+                value: value.map(|it| of_value.read(offset, it)).transpose()?,
             }),
             Decoder::Offsets => coordinator(&schema::GROUPS, offset, key, value),
             Decoder::Transactions => coordinator(&schema::TRANSACTIONS, offset, key, value),
@@ -107,17 +118,15 @@ impl Decoder {
 }
 
 impl TextDecoder {
-    fn read(self, bytes: &[u8]) -> Shown {
+    fn read(self, offset: i64, bytes: &[u8]) -> Result<Shown, ContentsFault> {
         let mut reader = Reader::new(bytes);
         let number = match self {
-            TextDecoder::Text => return Shown::Text(java::text(bytes).into_owned()),
+            TextDecoder::Text => return Ok(Shown::Text(java::text(bytes).into_owned())),
             TextDecoder::Integer => reader.i32().map(i64::from),
             TextDecoder::Long => reader.i64(),
         };
-        Shown::Text(match number {
-            Ok(number) => number.to_string(),
-            Err(_) => format!("({} bytes are no number)", bytes.len()),
-        })
+        let none = |_| ContentsFault::NoNumber { offset, bytes: bytes.len() };
+        number.map(|it| Shown::Text(it.to_string())).map_err(none)
     }
 }
 
@@ -126,8 +135,19 @@ impl TextDecoder {
 enum Unreadable {
     #[error("Unknown record type {kind} at offset {offset}, skipping.")]
     Kind { kind: i16, offset: i64 },
-    #[error("Error at offset {offset}, skipping. {error}")]
-    Record { offset: i64, error: SchemaError },
+    #[error("Error at offset {offset}, skipping. Could not read version from {part}'s buffer.")]
+    Short { offset: i64, part: &'static str },
+    #[error(
+        "Error at offset {offset}, skipping. Found an unknown record version {version} for \
+         {kind} type"
+    )]
+    Version { offset: i64, version: i16, kind: i16 },
+    #[error(
+        "Error at offset {offset}, skipping. Could not read record with version {version} from \
+         {part}'s buffer due to: {}.",
+        java::reason(error)
+    )]
+    Record { offset: i64, version: i16, part: &'static str, error: SchemaError },
 }
 
 fn coordinator(
@@ -135,8 +155,8 @@ fn coordinator(
     offset: i64,
     key: Option<&[u8]>,
     value: Option<&[u8]>,
-) -> Result<Contents, MissingKey> {
-    let key = key.ok_or(MissingKey(offset))?;
+) -> Result<Contents, ContentsFault> {
+    let key = key.ok_or(ContentsFault::MissingKey(offset))?;
     Ok(match coordinated(topic, offset, key, value) {
         Ok((key, value)) => Contents { key: Some(key), value: Some(value) },
         Err(why) => Contents { key: Some(Shown::Text(why.to_string())), value: None },
@@ -149,20 +169,27 @@ fn coordinated(
     key: &[u8],
     value: Option<&[u8]>,
 ) -> Result<(Shown, Shown), Unreadable> {
-    let at = |error: SchemaError| Unreadable::Record { offset, error };
     let mut reader = Reader::new(key);
-    let kind = reader.i16().map_err(|it| at(it.into()))?;
+    let kind = reader.i16().map_err(|_| Unreadable::Short { offset, part: "key" })?;
     let (Some(of_key), Some(of_value)) = (topic.keys.get(&kind), topic.values.get(&kind)) else {
         return Err(Unreadable::Kind { kind, offset });
     };
-    let data = of_key.decode_front(0, &mut reader).map_err(at)?;
+    let data = of_key.decode_front(0, &mut reader).map_err(|error| Unreadable::Record {
+        offset,
+        version: kind,
+        part: "key",
+        error,
+    })?;
     let shown_key = Value::Struct(vec![("type", Value::Text(kind.to_string())), ("data", data)]);
     let Some(value) = value else {
         return Ok((Shown::Record(shown_key), Shown::Text("<DELETE>".to_owned())));
     };
     let mut reader = Reader::new(value);
-    let version = reader.i16().map_err(|it| at(it.into()))?;
-    let mut data = of_value.decode_front(version, &mut reader).map_err(at)?;
+    let version = reader.i16().map_err(|_| Unreadable::Short { offset, part: "value" })?;
+    let mut data = of_value.decode_front(version, &mut reader).map_err(|error| match error {
+        SchemaError::Version { version, .. } => Unreadable::Version { offset, version, kind },
+        error => Unreadable::Record { offset, version, part: "value", error },
+    })?;
     if of_value.name == "GROUP_METADATA" {
         unfold_members(&mut data);
     }
@@ -197,39 +224,117 @@ fn unfold(schema: &Schema, bytes: &[u8]) -> Option<Value> {
     schema.decode_front(version, &mut reader).ok()
 }
 
-/// Why a metadata record isn't shown.
+/// Why a metadata record isn't shown, as `AbstractApiMessageSerde` says it.
 #[derive(Debug, thiserror::Error)]
 enum MetadataFault {
-    #[error("frame version {0} is not 1")]
-    Frame(u32),
-    #[error("unknown metadata record type {0}")]
-    Kind(u32),
-    #[error(transparent)]
-    Record(#[from] SchemaError),
-    #[error("the record's head: {0}")]
-    Head(#[from] varint::VarintError),
-    #[error("{0} bytes behind the record")]
-    Surplus(u64),
+    #[error("Error while reading {0}")]
+    Head(&'static str),
+    #[error("Value for {0} was too large.")]
+    Large(&'static str),
+    #[error(
+        "Could not deserialize metadata record with frame version 0. Note that upgrades from the \
+         preview release of KRaft in 2.8 to newer versions are not supported."
+    )]
+    Preview,
+    #[error(
+        "Could not deserialize metadata record due to unknown frame version {0}(only frame \
+         version 1 is supported)"
+    )]
+    Frame(i16),
+    #[error("org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {0}")]
+    Kind(i16),
+    #[error("Failed to deserialize record with type {0}")]
+    Record(i16),
+    #[error("Found {bytes} byte(s) of garbage after {kind}")]
+    Surplus { bytes: usize, kind: i16 },
 }
 
 /// Frame version, type and version, each an unsigned varint, and the record.
 fn metadata(mut bytes: &[u8]) -> Result<Shown, MetadataFault> {
-    let frame = varint::take_u32(&mut bytes)?;
-    if frame != 1 {
-        return Err(MetadataFault::Frame(frame));
+    match short(&mut bytes, "frame version")? {
+        0 => return Err(MetadataFault::Preview),
+        1 => {}
+        other => return Err(MetadataFault::Frame(other)),
     }
-    let kind = varint::take_u32(&mut bytes)?;
-    let version = i16::try_from(varint::take_u32(&mut bytes)?).unwrap_or(i16::MAX);
-    let known = i16::try_from(kind).ok().and_then(|it| schema::METADATA.values.get(&it));
-    let schema = known.ok_or(MetadataFault::Kind(kind))?;
+    let kind = short(&mut bytes, "type")?;
+    let version = short(&mut bytes, "version")?;
+    let schema = schema::METADATA.values.get(&kind).ok_or(MetadataFault::Kind(kind))?;
     let mut reader = Reader::new(bytes);
-    let data = schema.decode_front(version, &mut reader)?;
+    let data = schema.decode_front(version, &mut reader);
+    let data = data.map_err(|_| MetadataFault::Record(kind))?;
     if reader.left() != 0 {
-        return Err(MetadataFault::Surplus(u64_of(reader.left())));
+        return Err(MetadataFault::Surplus { bytes: reader.left(), kind });
     }
     Ok(Shown::Record(Value::Struct(vec![
         ("type", Value::Text(schema.name.to_owned())),
         ("version", Value::Number(version.into())),
         ("data", data),
     ])))
+}
+
+/// A number of the record's head. Java reads it as signed, and cuts off what is negative.
+fn short(bytes: &mut &[u8], what: &'static str) -> Result<i16, MetadataFault> {
+    let number = varint::take_u32(bytes).map_err(|_| MetadataFault::Head(what))?.cast_signed();
+    if i32::from(i16::MAX) < number {
+        return Err(MetadataFault::Large(what));
+    }
+    let [.., high, low] = number.to_be_bytes();
+    Ok(i16::from_be_bytes([high, low]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(decoder: Decoder, key: &[u8], value: &[u8]) -> String {
+        let contents = decoder.read(7, Some(key), Some(value)).expect("shown");
+        let mut text = String::new();
+        contents.key.or(contents.value).expect("one of them").write_text(&mut text);
+        text
+    }
+
+    #[test]
+    fn what_is_no_record_is_told_in_the_words_of_kafka() {
+        let of_key = |key: &[u8]| shown(Decoder::Offsets, key, b"");
+        let prefix = "Error at offset 7, skipping. Could not read";
+        assert_eq!(of_key(b"k"), format!("{prefix} version from key's buffer."));
+        let head = format!("{prefix} record with version 1 from key's buffer due to: ");
+        assert_eq!(of_key(&[0, 1, 0]), format!("{head}null."));
+        assert_eq!(
+            of_key(&[0, 1, 0, 9, b'g']),
+            format!("{head}Error reading byte array of 9 byte(s): only 1 byte(s) available.")
+        );
+        assert_eq!(
+            of_key(&[0, 1, 0xff, 0xff]),
+            format!("{head}non-nullable field group was serialized as null.")
+        );
+        assert_eq!(of_key(&[0x7f, 0]), "Unknown record type 32512 at offset 7, skipping.");
+        let key = [0, 1, 0, 1, b'g', 0, 1, b't', 0, 0, 0, 0];
+        assert_eq!(
+            shown(Decoder::Offsets, &key, &[0, 99]),
+            "Error at offset 7, skipping. Found an unknown record version 99 for 1 type"
+        );
+    }
+
+    #[test]
+    fn what_is_no_metadata_is_told_in_the_words_of_kafka() {
+        for (value, expected) in [
+            (&b""[..], "Error while reading frame version"),
+            (
+                b"o",
+                "Could not deserialize metadata record due to unknown frame version 111(only \
+                    frame version 1 is supported)",
+            ),
+            (&[1, 0xff, 0xff, 0x7f], "Value for type was too large."),
+            (
+                &[1, 99, 0],
+                "org.apache.kafka.common.errors.UnsupportedVersionException: Unknown \
+                           metadata id 99",
+            ),
+            (&[1, 2, 0, 9], "Failed to deserialize record with type 2"),
+        ] {
+            let text = shown(Decoder::ClusterMetadata, b"", value);
+            assert_eq!(text, format!("Error at 7, skipping. {expected}"));
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::items::Item;
-use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, log, sibling};
+use super::{DumpError, DumpOptions, Findings, Pairs, Printer, absolute, base_of, log, sibling};
 use crate::cli::log_file::{Found, LogFile, LogFileError, read_whole};
 use crate::format::index::{OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry};
 
@@ -177,7 +177,7 @@ pub fn dump_offsets(
         };
         let last = log::last_offset(&mut log, found)?;
         if last != offset {
-            let mismatches = findings.index_mismatches.entry(absolute(path)).or_default();
+            let mismatches = findings.index_mismatches.entry(&absolute(path));
             mismatches.insert(std::cmp::Reverse(offset), last);
         }
         if !options.verifies_only {
@@ -217,9 +217,7 @@ pub fn dump_times(
             offsets.corrupt(format!("an entry points to position {position}, beyond the log"))
         })?;
         let found = chain.first_reaching(&mut log, from, offset)?;
-        let note = |found: &mut std::collections::BTreeMap<String, Vec<(i64, i64)>>, a, b| {
-            found.entry(absolute(path)).or_default().push((a, b));
-        };
+        let note = |found: &mut Pairs, a, b| found.entry(&absolute(path)).push((a, b));
         match found {
             None => note(&mut findings.offsets_not_found, offset, -1),
             Some((_, last)) if last != offset => {

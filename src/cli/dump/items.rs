@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::contents::{Contents, Shown};
+use super::decimal;
 use crate::format::aborted::AbortedTransaction;
 use crate::format::batch::{BatchHeader, Codec};
 use crate::format::producer_snapshot::ProducerEntry;
@@ -121,8 +122,15 @@ pub enum Control {
     Unknown(i16),
 }
 
+/// How Java shows an `OptionalLong` without a number.
+const NO_LONG: &str = "OptionalLong.empty";
+
 fn optional(number: Option<i64>) -> String {
-    number.map_or("OptionalLong.empty".to_owned(), |it| format!("OptionalLong[{it}]"))
+    number.map_or(NO_LONG.to_owned(), |it| format!("OptionalLong[{it}]"))
+}
+
+fn boolean(it: bool) -> &'static str {
+    if it { "true" } else { "false" }
 }
 
 fn size(bytes: Option<u64>) -> i64 {
@@ -227,34 +235,47 @@ fn or_null(it: Option<i64>) -> Value {
 }
 
 impl BatchItem {
+    /// Up to where the codec's name is asked for. A log has up to millions of these lines, so they
+    /// are put together by hand.
+    pub fn write_front(&self, out: &mut String) {
+        let header = &self.header;
+        decimal::put(out, "baseOffset: ", header.base_offset);
+        decimal::put(out, " lastOffset: ", self.last_offset());
+        decimal::put(out, " count: ", header.record_count);
+        decimal::put(out, " baseSequence: ", header.base_sequence.0);
+        decimal::put(out, " lastSequence: ", header.last_sequence().0);
+        decimal::put(out, " producerId: ", header.producer_id.0);
+        decimal::put(out, " producerEpoch: ", header.producer_epoch.0);
+        decimal::put(out, " partitionLeaderEpoch: ", header.leader_epoch.0);
+        out.push_str(" isTransactional: ");
+        out.push_str(boolean(header.is_transactional()));
+        out.push_str(" isControl: ");
+        out.push_str(boolean(header.is_control()));
+        out.push_str(" deleteHorizonMs: ");
+        match self.delete_horizon() {
+            None => out.push_str(NO_LONG),
+            Some(at) => {
+                decimal::put(out, "OptionalLong[", at);
+                out.push(']');
+            }
+        }
+    }
+
     fn write_text(&self, out: &mut String) -> std::fmt::Result {
         let header = &self.header;
-        write!(
-            out,
-            "baseOffset: {} lastOffset: {} count: {} baseSequence: {} lastSequence: {} \
-             producerId: {} producerEpoch: {} partitionLeaderEpoch: {} isTransactional: {} \
-             isControl: {} deleteHorizonMs: {} position: {} {}: {} size: {} magic: {} \
-             compresscodec: {} crc: {} isvalid: {}",
-            header.base_offset,
-            self.last_offset(),
-            header.record_count,
-            header.base_sequence,
-            header.last_sequence(),
-            header.producer_id,
-            header.producer_epoch,
-            header.leader_epoch,
-            header.is_transactional(),
-            header.is_control(),
-            optional(self.delete_horizon()),
-            self.at,
-            self.time_label(),
-            header.max_timestamp,
-            header.size,
-            self.magic,
-            self.codec.name(),
-            header.crc,
-            self.is_valid,
-        )
+        self.write_front(out);
+        decimal::put_u64(out, " position: ", self.at);
+        out.push(' ');
+        out.push_str(self.time_label());
+        decimal::put(out, ": ", header.max_timestamp.0);
+        decimal::put_u64(out, " size: ", header.size.0);
+        decimal::put(out, " magic: ", self.magic);
+        out.push_str(" compresscodec: ");
+        out.push_str(self.codec.name());
+        decimal::put(out, " crc: ", header.crc);
+        out.push_str(" isvalid: ");
+        out.push_str(boolean(self.is_valid));
+        Ok(())
     }
 
     fn to_json(&self) -> Value {

@@ -148,18 +148,20 @@ pub fn dump_batch(
     if !is_deep {
         return Ok(());
     }
+    let is_bare = records.is_bare;
     for record in record.inner(codec).map_err(|error| at(log, found, error))? {
         let (key, value) = (record.key.as_deref(), record.value.as_deref());
         let contents = records.decoder.map(|it| it.read(record.offset, key, value)).transpose();
-        records.print(&RecordItem {
+        let contents = contents.map_err(|error| LogFileError::corrupt(log.path(), error));
+        records.print_with(contents, |contents| RecordItem {
             offset: record.offset,
             time_label,
             timestamp: record.timestamp,
             key_bytes: items::length(key),
             value_bytes: items::length(value),
             form: Form::Old { is_valid: record.is_valid, crc: record.crc },
-            is_bare: records.is_bare,
-            contents: contents.map_err(|error| LogFileError::corrupt(log.path(), error))?,
+            is_bare,
+            contents,
         })?;
     }
     Ok(())

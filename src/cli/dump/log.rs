@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::contents::Decoder;
 use super::items::{self, BatchItem, Control, Form, Item, RecordItem};
-use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, java, legacy};
+use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, java, legacy, shallow};
 use crate::cli::flat;
 use crate::cli::log_file::{Found, LogFile, LogFileError};
 use crate::format::batch::{BatchError, BatchHeader, Codec, HEADER_BYTES, MAGIC_V2};
@@ -36,17 +36,29 @@ pub struct Records<'a, 'b> {
 }
 
 impl Records<'_, '_> {
-    /// Prints a record, and notes when its offset doesn't follow that of the record before it.
+    /// Prints a record with what it was read to say besides, and notes when its offset doesn't
+    /// follow that of the record before it. When that can't be read the line ends before it.
     ///
     /// # Errors
     /// [`DumpError`].
-    pub fn print(&mut self, record: &RecordItem<'_>) -> Result<(), DumpError> {
+    pub fn print_with<'c, T: Default>(
+        &mut self,
+        said: Result<T, LogFileError>,
+        item: impl FnOnce(T) -> RecordItem<'c>,
+    ) -> Result<(), DumpError> {
+        let (said, fault) = match said {
+            Ok(said) => (said, None),
+            Err(error) => (T::default(), Some(error)),
+        };
+        let record = item(said);
         if Some(record.offset) != self.last_offset.checked_add(1) {
-            let gaps = self.findings.gaps.entry(self.name.clone()).or_default();
-            gaps.insert(self.last_offset, record.offset);
+            self.findings.gaps.entry(&self.name).insert(self.last_offset, record.offset);
         }
         self.last_offset = record.offset;
-        self.printer.print(&Item::Record(record))
+        let item = Item::Record(&record);
+        let Some(fault) = fault else { return self.printer.print(&item) };
+        self.printer.print_unfinished(|out| item.write_text(out))?;
+        Err(fault.into())
     }
 }
 
@@ -80,13 +92,17 @@ pub fn dump(
             LogFileError::corrupt(path, "no Kafka segment, see `uringlog decode-flat`").into()
         );
     }
-    while let Some(found) = log.batch(at, end)? {
-        if found.magic < MAGIC_V2 {
-            legacy::dump_batch(&mut log, found, options.is_deep, &mut records)?;
-        } else {
-            dump_batch(&mut log, found, options.is_deep, &mut records)?;
+    if options.is_deep {
+        while let Some(found) = log.batch(at, end)? {
+            if found.magic < MAGIC_V2 {
+                legacy::dump_batch(&mut log, found, true, &mut records)?;
+            } else {
+                dump_batch(&mut log, found, &mut records)?;
+            }
+            at = found.end();
         }
-        at = found.end();
+    } else {
+        at = shallow::dump(&mut log, end, &mut records)?;
     }
     if at < end && options.max_bytes.is_none() {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -132,22 +148,40 @@ fn head(path: &Path, printer: &mut Printer<'_>) -> Result<(), DumpError> {
 fn dump_batch(
     log: &mut LogFile,
     found: Found,
-    is_deep: bool,
     records: &mut Records<'_, '_>,
 ) -> Result<(), DumpError> {
     let (header, is_valid) = log.header(found)?;
-    let codec = header.codec().map_err(|error| at(log, found, error))?;
-    let item = BatchItem { header, magic: found.magic, at: found.at, codec, is_valid };
+    let item = batch_item(log, found, header, records.printer)?;
+    let item = BatchItem { is_valid, ..item };
     records.printer.print(&Item::Batch(&item))?;
-    if !is_deep {
-        return Ok(());
-    }
-    let payload = payload(log, found, codec)?;
+    let payload = payload(log, found, item.codec)?;
     for record in RecordsIter::new(&header, &payload) {
         let record = record.map_err(|error| at(log, found, error))?;
         dump_record(log, found, (&item, &record), records)?;
     }
     Ok(())
+}
+
+/// A batch whose CRC isn't known to hold. One with a codec that doesn't exist ends Kafka's tool in
+/// the middle of its line.
+///
+/// # Errors
+/// [`DumpError`].
+pub fn batch_item(
+    log: &LogFile,
+    found: Found,
+    header: BatchHeader,
+    printer: &mut Printer<'_>,
+) -> Result<BatchItem, DumpError> {
+    let item =
+        |codec| BatchItem { header, magic: found.magic, at: found.at, codec, is_valid: false };
+    match header.codec() {
+        Ok(codec) => Ok(item(codec)),
+        Err(error) => {
+            printer.print_unfinished(|out| item(Codec::None).write_front(out))?;
+            Err(at(log, found, error).into())
+        }
+    }
 }
 
 /// The records of a batch, unpacked.
@@ -173,24 +207,30 @@ fn dump_record(
     records: &mut Records<'_, '_>,
 ) -> Result<(), DumpError> {
     let header = &batch.header;
-    let control = match header.is_control() && !records.is_bare {
-        true => Some(control(record).map_err(|error| at(log, found, error))?),
-        false => None,
-    };
     let offset = header.base_offset.wrapping_add(record.offset_delta.into());
-    let decoder = records.decoder.filter(|_| !header.is_control());
-    let contents = decoder.map(|it| it.read(offset, record.key, record.value)).transpose();
-    let contents = contents.map_err(|error| LogFileError::corrupt(log.path(), error))?;
-    let keys = record.headers.map(|(key, _)| java::text(key)).collect();
-    let form = Form::New { sequence: sequence(header, record), header_keys: keys, control };
-    records.print(&RecordItem {
+    let is_bare = records.is_bare;
+    let said = match (header.is_control(), records.decoder) {
+        (true, _) if is_bare => Ok((None, None)),
+        (true, _) => {
+            control(record).map(|it| (Some(it), None)).map_err(|error| at(log, found, error))
+        }
+        (false, None) => Ok((None, None)),
+        (false, Some(decoder)) => {
+            let contents = decoder.read(offset, record.key, record.value);
+            let fault = |error| LogFileError::corrupt(log.path(), error);
+            contents.map(|it| (None, Some(it))).map_err(fault)
+        }
+    };
+    let header_keys = record.headers.map(|(key, _)| java::text(key)).collect();
+    let sequence = sequence(header, record);
+    records.print_with(said, |(control, contents)| RecordItem {
         offset,
         time_label: batch.time_label(),
         timestamp: record.timestamp.0,
         key_bytes: items::length(record.key),
         value_bytes: items::length(record.value),
-        form,
-        is_bare: records.is_bare,
+        form: Form::New { sequence, header_keys, control },
+        is_bare,
         contents,
     })
 }

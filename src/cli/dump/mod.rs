@@ -6,17 +6,20 @@
 
 pub mod args;
 mod contents;
+mod decimal;
 mod indexes;
 mod items;
 mod java;
 mod legacy;
 mod log;
+mod shallow;
 mod small;
 
 pub use contents::{Decoder, TextDecoder};
 pub use legacy::{OldBatch, old_batch};
 pub use log::payload;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -77,26 +80,38 @@ impl Printer<'_> {
         self.line.push('\n');
         Ok(self.out.write_all(self.line.as_bytes())?)
     }
+
+    /// What Kafka's tool has printed of a line when an exception ends it. Half an object is none.
+    fn print_unfinished(&mut self, text: impl FnOnce(&mut String)) -> Result<(), DumpError> {
+        self.line.clear();
+        if !self.json {
+            text(&mut self.line);
+        }
+        Ok(self.out.write_all(self.line.as_bytes())?)
+    }
 }
 
-/// What doesn't fit together, told when every file has been dumped; by the file's absolute path.
+/// Pairs of one kind, by the file's absolute path.
+type Pairs = java::HashMap<Vec<(i64, i64)>>;
+
+/// What doesn't fit together, told when every file has been dumped.
 #[derive(Default)]
 struct Findings {
     /// Offset of an index entry, newest first, and last offset of the batch it points to.
-    index_mismatches: BTreeMap<String, BTreeMap<std::cmp::Reverse<i64>, i64>>,
-    time_mismatches: BTreeMap<String, Vec<(i64, i64)>>,
-    times_out_of_order: BTreeMap<String, Vec<(i64, i64)>>,
-    offsets_not_found: BTreeMap<String, Vec<(i64, i64)>>,
+    index_mismatches: java::HashMap<BTreeMap<Reverse<i64>, i64>>,
+    time_mismatches: Pairs,
+    times_out_of_order: Pairs,
+    offsets_not_found: Pairs,
     /// Offset of a record and of the next one.
-    gaps: BTreeMap<String, BTreeMap<i64, i64>>,
+    gaps: java::HashMap<BTreeMap<i64, i64>>,
 }
 
 impl Findings {
     fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for name in java::map_order(self.index_mismatches.keys()) {
+        for (name, mismatches) in self.index_mismatches.in_order() {
             lines.push(format!("Mismatches in :{name}"));
-            for (index, log) in &self.index_mismatches[name] {
+            for (index, log) in mismatches {
                 lines.push(format!("  Index offset: {}, log offset: {log}", index.0));
             }
         }
@@ -110,15 +125,13 @@ impl Findings {
             ),
         ];
         for (found, head, (before, between)) in pairs {
-            for name in java::map_order(found.keys()) {
+            for (name, pairs) in found.in_order() {
                 lines.push(format!("{head}{name}"));
-                let pairs = &found[name];
                 lines.extend(pairs.iter().map(|(a, b)| format!("{before}{a}{between}{b}")));
             }
         }
-        for name in java::map_order(self.gaps.keys()) {
+        for (name, gaps) in self.gaps.in_order() {
             lines.push(format!("Non-consecutive offsets in {name}"));
-            let gaps = &self.gaps[name];
             lines.extend(gaps.iter().map(|(from, to)| format!("  {from} is followed by {to}")));
         }
         lines
@@ -168,7 +181,11 @@ fn dump(
         Some("timeindex") => indexes::dump_times(path, options, printer, findings),
         Some("snapshot") => small::dump_snapshot(path, printer, complaints),
         Some("txnindex") => small::dump_aborted(path, printer),
-        _ => Ok(writeln!(complaints, "Ignoring unknown file {}", path.display())?),
+        _ => {
+            // Both may go to one terminal.
+            printer.out.flush()?;
+            Ok(writeln!(complaints, "Ignoring unknown file {}", path.display())?)
+        }
     }
 }
 
@@ -191,8 +208,8 @@ fn sibling(path: &Path, extension: &str) -> PathBuf {
     path.with_file_name(format!("{stem}.{extension}"))
 }
 
-/// The name under which findings are told.
+/// The name under which findings are told: dots stay in it, as in Java.
 fn absolute(path: &Path) -> String {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    absolute.display().to_string()
+    let folder = std::env::current_dir().unwrap_or_default();
+    folder.join(path).display().to_string()
 }

@@ -3,7 +3,10 @@
 use super::{Field, Kind, Schema, SchemaError, Value};
 use crate::format::compact::{CompactError, Reader};
 use crate::format::id;
-use crate::units::usize_of;
+use crate::units::{u64_of, usize_of};
+
+/// Kafka's generated code takes no longer strings in either encoding.
+const TEXT_BYTES_MAX: usize = 0x7fff;
 
 impl Schema {
     /// Reads the record that `bytes` hold, from first to last. Tagged fields that have their
@@ -120,6 +123,10 @@ impl Encoding {
         length: usize,
         reader: &mut Reader<'_>,
     ) -> Result<Value, SchemaError> {
+        if reader.left() < length {
+            let (announced, left) = (u64_of(length), u64_of(reader.left()));
+            return Err(CompactError::Items { announced, left }.into());
+        }
         let mut items = Vec::new();
         for _ in 0..length {
             let before = reader.left();
@@ -133,7 +140,11 @@ impl Encoding {
     }
 
     fn text_length(self, reader: &mut Reader<'_>) -> Result<Option<usize>, CompactError> {
-        if self.is_flexible { compact(reader) } else { plain(reader.i16()?.into()) }
+        let length = if self.is_flexible { compact(reader) } else { plain(reader.i16()?.into()) };
+        match length? {
+            Some(long) if TEXT_BYTES_MAX < long => Err(CompactError::LongText(u64_of(long))),
+            length => Ok(length),
+        }
     }
 
     fn length(self, reader: &mut Reader<'_>) -> Result<Option<usize>, CompactError> {

@@ -28,9 +28,9 @@ use crate::run::Context;
 
 /// Batches that fit a segment: the first rolls, the others are its neighbours.
 const FIT: u64 = 4;
-/// Files that the disk may have open: three of each log's active segment and, until they are
-/// flushed, of the one before it.
-const FILES_MAX: u16 = 16_384;
+/// Files that a log may have open: three of its active segment, three of the one before it until
+/// that is flushed, a snapshot, and one that housekeeping opens.
+const FILES_OF_A_LOG: u64 = 8;
 /// What Kafka neither loads nor cleans: it asks for the end of a name.
 const TEMPORARY_SUFFIX: &str = ".prepared";
 /// Names of a segment's files end so.
@@ -83,7 +83,7 @@ pub fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
 }
 
 fn measure(context: &Context, root: &Path, point: &Point) -> Result<Latencies, Failure> {
-    let mut disk = disk(context)?;
+    let mut disk = disk(context, 2 * point.partitions * FILES_OF_A_LOG)?;
     let mut sets = Vec::new();
     for is_prepared in [false, true] {
         sets.push(Set::create(disk.as_mut(), context, (root, point, is_prepared))?);
@@ -105,16 +105,20 @@ fn measure(context: &Context, root: &Path, point: &Point) -> Result<Latencies, F
     Ok(latencies)
 }
 
-fn disk(context: &Context) -> Result<Box<dyn Disk>, Failure> {
+fn disk(context: &Context, files_max: u64) -> Result<Box<dyn Disk>, Failure> {
+    let files_max = u32::try_from(files_max).expect("two sets of at most 1,000 logs");
     let engine = context.engine().expect("the experiment has cells for engines");
     let (kind, _) = engine.of_library().ok_or(Failure::Skipped("no library".to_owned()))?;
     Ok(match kind {
         EngineKind::Ring => {
-            let options = RingOptions { files_max: u32::from(FILES_MAX), ..RingOptions::default() };
+            let options = RingOptions { files_max, ..RingOptions::default() };
             let ring = RingDisk::new(options);
             Box::new(ring.map_err(|error| Failure::Wrong(error.to_string()))?)
         }
-        EngineKind::PlainFile => Box::new(PlainDisk::new(usize::from(FILES_MAX), None)),
+        EngineKind::PlainFile => {
+            let files_max = usize::try_from(files_max).expect("usize is 64 bits");
+            Box::new(PlainDisk::new(files_max, None))
+        }
     })
 }
 

@@ -50,6 +50,7 @@ pub fn advice(error: &CommandError) -> Option<String> {
     const KNOWN: &[(i16, &str)] = &[
         (3, "list topics with: uringlog topic list"),
         (15, "the broker has no coordinator for groups; does it serve consumer groups?"),
+        (17, "the broker alone writes its own topics; choose another one"),
         (23, "its members share out partitions in another way; choose theirs with --assignor"),
         (25, "the group has members; stop them first: uringlog group members GROUP"),
         (36, "use --if-not-exists where that is fine"),
@@ -59,6 +60,11 @@ pub fn advice(error: &CommandError) -> Option<String> {
         (69, "list groups with: uringlog group list"),
         (82, "another member took over the name given with --instance"),
         (86, "the group still reads the topic; stop the members that do"),
+        (111, "a member with the name given with --instance is still there; stop it first"),
+        (
+            112,
+            "the broker shares out partitions itself; choose its way: --assignor uniform or range",
+        ),
     ];
     let CommandError::Client(error) = error else { return None };
     match error {

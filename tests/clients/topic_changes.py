@@ -131,12 +131,12 @@ def deleted_under_a_transaction(broker):
         broker.note(f"{round_} without one of the topics", attempt(lambda: end(60)))
         broker.create(gone)
     producer.begin_transaction()
-    for topic in (kept, gone):
-        producer.produce(topic, "last", partition=0)
+    for topic, value in ((kept, "to the one"), (gone, "to the other")):
+        producer.produce(topic, value, partition=0)
     broker.note("commit to the topic that was made anew", attempt(lambda: producer.commit_transaction(60)))
     consumer = broker.consumer(lib.topic_name("group"), "classic")
     consumer.subscribe([kept, gone])
-    broker.note("what readers of what is committed find", read(consumer, 2))
+    broker.note("what readers of what is committed find", read(consumer, 3))
     broker.note("and nothing more", read(consumer, 1, 3))
     consumer.close()
 
@@ -191,7 +191,7 @@ EXPECTED = {
     "commit without one of the topics": "done",
     "abort without one of the topics": "done",
     "commit to the topic that was made anew": "done",
-    "what readers of what is committed find": ["commit", "last"],
+    "what readers of what is committed find": ["commit", "to the one", "to the other"],
     "and nothing more": [],
     "offsets over a topic that was made anew": [0, 1, 0],
 }

@@ -20,6 +20,9 @@ fn what_the_broker_refuses_comes_with_advice() {
     }
     let error = server.say("topic create t").failed();
     check(&error, &["TOPIC_ALREADY_EXISTS", "help:", "--if-not-exists"]);
+    server.fine("consume t --group g");
+    let error = said(server.command("produce __consumer_offsets"), b"x\n").failed();
+    check(&error, &["INVALID_TOPIC_EXCEPTION", "help:", "its own topics"]);
     let error = server.say("topic create u --config retention.ms=soon").failed();
     check(&error, &["INVALID_CONFIG", "retention.ms", "help:", "uringlog config describe"]);
     let error = server.say("topic create u --replication-factor 3").failed();

@@ -19,6 +19,7 @@ fn commands_of_the_manual() {
         "consume t --partition 0 --from @5 --count 3 --follow --format %o:%s",
         "consume t --from 2026-11-30T14:00 --until now --with key,offset",
         "consume t -g workers -F --json --assignor cooperative-sticky --instance one --lag",
+        "consume t u -g workers --protocol consumer --assignor uniform",
         "consume t --isolation read-committed",
         "offsets",
         "offsets t --at 15m --at @0 --partition 1",

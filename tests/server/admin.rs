@@ -392,6 +392,8 @@ fn one_broker_has_nothing_to_elect_or_move() {
     let answer = client.call(&request, 0);
     assert_eq!(answer.responses[0].partitions[0].error_code, NO_REASSIGNMENT_IN_PROGRESS);
     assert_eq!((answer.error_code, answer.error_message), (0, None));
+    let nothing = client.call(&AlterPartitionReassignmentsRequest::default(), 0);
+    assert_eq!(nothing.error_message, Some(text("")));
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub async fn answer(
 ) -> AlterPartitionReassignmentsResponse {
     node.served().await;
     let image = node.image();
+    // As Kafka's: only who asks for nothing gets an empty text.
+    let message = request.topics.is_empty().then(|| text(""));
     let responses = request.topics.into_iter().map(|wanted| {
         let topic = image.topic(wanted.name.as_str());
         let partitions = wanted.partitions.iter().map(|partition| {
@@ -48,7 +50,7 @@ pub async fn answer(
     });
     AlterPartitionReassignmentsResponse::default()
         .with_allow_replication_factor_change(request.allow_replication_factor_change)
-        .with_error_message(None)
+        .with_error_message(message)
         .with_responses(responses.collect())
 }
 

@@ -36,7 +36,10 @@ class Broker:
         self.folder, self.port, self.settings = Path(folder), port, settings
         self.data = self.folder / "data"
         heap = os.environ.get("KAFKA_HEAP", "-Xms256m -Xmx512m -XX:TieredStopAtLevel=1")
-        self.environment = {**os.environ, "TZ": "UTC", "KAFKA_HEAP": heap, **(environment or {})}
+        # A busy machine starts a broker in minutes; a broker that ends is told of at once.
+        patience = os.environ.get("KAFKA_START_SECONDS", "600")
+        defaults = {"TZ": "UTC", "KAFKA_HEAP": heap, "KAFKA_START_SECONDS": patience}
+        self.environment = {**os.environ, **defaults, **(environment or {})}
 
     def kafka(self, *arguments, check=True):
         with open(f"{self.folder}.out", "ab") as out:

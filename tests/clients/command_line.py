@@ -372,6 +372,9 @@ def check_consumer_protocol(cli, report, topic):
     """KIP-848, two topics: two members share, one that is killed is put out, nothing is lost."""
     group, other = lib.topic_name("cli-848"), lib.topic_name("cli-848-other")
     cli.out(f"topic create {other} --partitions 2")
+    # Kafka's broker hears of it a little later than its controller.
+    seen = lambda: cli.run(f"topic describe {other}").returncode == 0  # noqa: E731
+    lib.wait_until(seen, "the new topic", pause=0.5)
     line = f"consume {topic} {other} -g {group} -F --protocol consumer --from latest --with topic"
     members = [cli.start(line) for _ in range(2)]
 

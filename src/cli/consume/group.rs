@@ -205,8 +205,8 @@ impl Reader<'_> {
             }
             let TopicPartition { topic, partition } = at;
             say(&format!(
-                "{topic}, partition {partition}: the group is at {known}, the partition has {earliest} to \
-                 {latest}; beginning as --from says"
+                "{topic}, partition {partition}: the group is at {known}, the partition has \
+                 {earliest} to {latest}; beginning as --from says"
             ));
         }
         Ok(start_one(client, self.own.options, at).await?.map(|found| found.next))

@@ -20,6 +20,10 @@ use crate::units::TopicId;
 
 /// Pause before the coordinator is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Pause between heartbeats of one that has just joined and was given nothing yet: the coordinator
+/// may share out partitions a little later. So many times, then in the coordinator's own pace.
+const EAGER_PAUSE: Duration = Duration::from_millis(500);
+const EAGER_BEATS: u32 = 10;
 /// Epochs with which a member joins, leaves, and leaves for a while (static membership).
 const JOINING: i32 = 0;
 const LEAVING: i32 = -1;
@@ -35,6 +39,8 @@ pub(super) struct Epochs {
     owned: Vec<TopicPartition>,
     /// Whether the reader was told since the member joined, be it that there is nothing to read.
     is_told: bool,
+    /// Heartbeats that may still come early.
+    eager: u32,
     /// Names of the topics by id, as far as they were looked up.
     topics: Vec<(TopicId, String)>,
     coordinator: Option<Connection>,
@@ -57,6 +63,7 @@ impl Epochs {
             epoch: JOINING,
             owned: Vec::new(),
             is_told: false,
+            eager: EAGER_BEATS,
             topics: Vec::new(),
             coordinator: None,
             is_whole: true,
@@ -134,7 +141,7 @@ impl Epochs {
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
             Identity { member_id: self.member_id.clone(), generation: self.epoch };
         let pause = u64::try_from(answer.heartbeat_interval_ms).unwrap_or_default();
-        let pause = RETRY_PAUSE.max(Duration::from_millis(pause));
+        let pause = self.paced(RETRY_PAUSE.max(Duration::from_millis(pause)));
         let assigned = match answer.assignment {
             Some(assignment) => self.named(&assignment).await?,
             None if self.is_told => return Ok(pause),
@@ -150,6 +157,14 @@ impl Epochs {
         }
         self.is_whole |= has_changed;
         Ok(if has_changed { Duration::ZERO } else { pause })
+    }
+
+    fn paced(&mut self, pause: Duration) -> Duration {
+        if !self.owned.is_empty() || self.eager == 0 {
+            return pause;
+        }
+        self.eager -= 1;
+        pause.min(EAGER_PAUSE)
     }
 
     /// The partitions by the names of their topics. One whose topic has no name (any more) is left
@@ -221,6 +236,7 @@ impl Epochs {
         self.epoch = JOINING;
         self.is_whole = true;
         self.is_told = false;
+        self.eager = EAGER_BEATS;
         if !self.owned.is_empty() {
             self.owned.clear();
             self.tell(Happening::Lost).await;

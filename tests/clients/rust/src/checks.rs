@@ -52,7 +52,8 @@ impl Report {
             if wanted != got {
                 let at = wanted.iter().zip(&got).position(|(one, other)| one != other);
                 let (many, of) = (got.len(), wanted.len());
-                self.fail(what, &format!("partition {partition}: {many} of {of}, differ at {at:?}"));
+                let text = format!("partition {partition}: {many} of {of}, differ at {at:?}");
+                self.fail(what, &text);
                 return;
             }
         }

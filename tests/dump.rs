@@ -195,6 +195,8 @@ fn starts(bytes: &[u8]) -> Vec<usize> {
     starts
 }
 
+type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
+
 /// Batches that several threads check come out in the order of the file, and end where going from
 /// record to record, which one thread does, ends.
 #[test]
@@ -204,7 +206,7 @@ fn a_long_log_is_the_same_with_and_without_its_records() {
     let long = short.repeat(9 * MIB / short.len());
     let starts = starts(&long);
     let middle = starts[starts.len() / 2];
-    let damages: [(&str, &dyn Fn(&mut Vec<u8>)); 5] = [
+    let damages: [(&str, Damage); 5] = [
         ("none", &|_| {}),
         ("a torn end", &|bytes| bytes.truncate(bytes.len() - 30)),
         ("the size of no batch", &|bytes| bytes[middle + 8..middle + 12].fill(0)),

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use bytes::BytesMut;
 use kafka_protocol::messages::DescribeTransactionsRequest;
 use uringlog::broker::Server;
 use uringlog::broker::config::{ServerConfig, Sources};

@@ -23,7 +23,7 @@ const REQUESTS: u64 = 2_000;
 /// of its answer.
 const PER_REQUEST_MAX: u64 = 8;
 /// Bytes of the largest of them: nothing that grows with the log or with how long the server runs.
-const LARGEST_BYTES_MAX: u64 = 64 << 10;
+const LARGEST_BYTES_MAX: u64 = 16 << 10;
 
 fn start(engine: EngineChoice, directory: &std::path::Path) -> Server {
     let sources = Sources { durability: Some(Durability::PageCache), ..Sources::default() };

@@ -27,10 +27,10 @@ impl Service for Node {
         let bytes = u64_of(frame.len());
         let (header, body) = match frame::split(frame) {
             Ok(split) => split,
-            Err(error) => return close(&error),
+            Err(error) => return self.close(None, connection, &error),
         };
         if let Err(error) = versions::check(header.api_key, header.version) {
-            return unsupported(&header, &error);
+            return self.unsupported(&header, connection, &error);
         }
         match header.api_key {
             key::PRODUCE => {
@@ -43,7 +43,7 @@ impl Service for Node {
                     let connection = connection.clone();
                     Reply::Later(Box::pin(api::fetch::answer(node, (header, connection), request)))
                 }
-                Err(error) => close(&error),
+                Err(error) => self.close(Some(&header), connection, &error),
             },
             _ => match control::decode(&header, body) {
                 Ok(request) => {
@@ -51,21 +51,40 @@ impl Service for Node {
                     let peer = connection.peer.ip();
                     Reply::Later(Box::pin(answer(node, (header, peer), request)))
                 }
-                Err(error) => close(&error),
+                Err(error) => self.close(Some(&header), connection, &error),
             },
         }
     }
 }
 
-fn close(error: &WireError) -> Reply {
-    Reply::Ready(Answer::Close(error.to_string()))
-}
-
-fn unsupported(header: &RequestHeader, error: &WireError) -> Reply {
-    if header.api_key == key::API_VERSIONS {
-        return Reply::Ready(sent(control::api_versions_unsupported(header.correlation_id)));
+impl Node {
+    /// Ends the connection of a client that can't be answered, and says so where an operator looks.
+    fn close(
+        &self,
+        header: Option<&RequestHeader>,
+        connection: &ConnectionInfo,
+        error: &WireError,
+    ) -> Reply {
+        let request = header.map_or_else(String::new, |it| {
+            format!("request of API {} version {}: ", it.api_key, it.version)
+        });
+        let reason = format!("{request}{error}");
+        self.complain(|| format!("{}: connection closed: {reason}", connection.peer));
+        Reply::Ready(Answer::Close(reason))
     }
-    close(error)
+
+    fn unsupported(
+        &self,
+        header: &RequestHeader,
+        connection: &ConnectionInfo,
+        error: &WireError,
+    ) -> Reply {
+        if header.api_key == key::API_VERSIONS {
+            let answer = control::api_versions_unsupported(header.correlation_id);
+            return Reply::Ready(sent(answer));
+        }
+        self.close(None, connection, error)
+    }
 }
 
 fn sent(frame: Result<Bytes, WireError>) -> Answer {

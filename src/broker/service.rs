@@ -3,7 +3,7 @@
 //! A request that can't be understood ends its connection with a named reason, as in Kafka: there
 //! is no telling where the next one would begin. ApiVersions alone is answered in any version.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
@@ -27,10 +27,10 @@ impl Service for Node {
         let bytes = u64_of(frame.len());
         let (header, body) = match frame::split(frame) {
             Ok(split) => split,
-            Err(error) => return self.close(None, connection, &error),
+            Err(error) => return close(None, &error),
         };
         if let Err(error) = versions::check(header.api_key, header.version) {
-            return self.unsupported(&header, connection, &error);
+            return unsupported(&header, &error);
         }
         match header.api_key {
             key::PRODUCE => {
@@ -43,7 +43,7 @@ impl Service for Node {
                     let connection = connection.clone();
                     Reply::Later(Box::pin(api::fetch::answer(node, (header, connection), request)))
                 }
-                Err(error) => self.close(Some(&header), connection, &error),
+                Err(error) => close(Some(&header), &error),
             },
             _ => match control::decode(&header, body) {
                 Ok(request) => {
@@ -51,40 +51,29 @@ impl Service for Node {
                     let peer = connection.peer.ip();
                     Reply::Later(Box::pin(answer(node, (header, peer), request)))
                 }
-                Err(error) => self.close(Some(&header), connection, &error),
+                Err(error) => close(Some(&header), &error),
             },
         }
     }
+
+    fn turned_away(&self, peer: SocketAddr, reason: &str) {
+        self.complain(|| format!("{peer}: connection closed: {reason}"));
+    }
 }
 
-impl Node {
-    /// Ends the connection of a client that can't be answered, and says so where an operator looks.
-    fn close(
-        &self,
-        header: Option<&RequestHeader>,
-        connection: &ConnectionInfo,
-        error: &WireError,
-    ) -> Reply {
-        let request = header.map_or_else(String::new, |it| {
-            format!("request of API {} version {}: ", it.api_key, it.version)
-        });
-        let reason = format!("{request}{error}");
-        self.complain(|| format!("{}: connection closed: {reason}", connection.peer));
-        Reply::Ready(Answer::Close(reason))
-    }
+/// Ends the connection of a client that can't be answered.
+fn close(header: Option<&RequestHeader>, error: &WireError) -> Reply {
+    let request = header.map_or_else(String::new, |it| {
+        format!("request of API {} version {}: ", it.api_key, it.version)
+    });
+    Reply::Ready(Answer::Close(format!("{request}{error}")))
+}
 
-    fn unsupported(
-        &self,
-        header: &RequestHeader,
-        connection: &ConnectionInfo,
-        error: &WireError,
-    ) -> Reply {
-        if header.api_key == key::API_VERSIONS {
-            let answer = control::api_versions_unsupported(header.correlation_id);
-            return Reply::Ready(sent(answer));
-        }
-        self.close(None, connection, error)
+fn unsupported(header: &RequestHeader, error: &WireError) -> Reply {
+    if header.api_key == key::API_VERSIONS {
+        return Reply::Ready(sent(control::api_versions_unsupported(header.correlation_id)));
     }
+    close(None, error)
 }
 
 fn sent(frame: Result<Bytes, WireError>) -> Answer {

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use crate::shard::answer::{self, Answer, AnswerParts, Reply, Rest};
 use crate::shard::budget::Held;
 use crate::shard::edge::{self, Socket};
-use crate::shard::frames::FrameReader;
+use crate::shard::frames::{FrameError, FrameReader};
 use crate::shard::server::{Server, Service};
 
 /// Who is connected.
@@ -209,6 +209,19 @@ pub(crate) fn start<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection
     edge::spawn(requests(server, connection));
 }
 
+/// Only what the client has done wrong is worth a line that everyone sees.
+fn turn_away<S: Service>(server: &Server<S>, connection: &Connection, error: &FrameError) {
+    let peer = connection.info.peer;
+    match error {
+        FrameError::Length { .. } | FrameError::NoMemory(_) => {
+            server.service.turned_away(peer, &error.to_string());
+        }
+        FrameError::Cut { .. } | FrameError::Socket(_) => {
+            tracing::info!(%peer, %error, "connection closed");
+        }
+    }
+}
+
 async fn requests<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection>) {
     let limit = server.options.frame_bytes_max;
     let mut reader = FrameReader::new(connection.socket.clone(), limit);
@@ -222,8 +235,7 @@ async fn requests<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection>)
             Ok(Some(frame)) => frame,
             Ok(None) => break,
             Err(error) => {
-                let peer = connection.info.peer;
-                tracing::info!(%peer, %error, "connection closed");
+                turn_away(&server, &connection, &error);
                 server.engine.core.stats.connections_refused.add(1);
                 connection.give_up();
                 break;
@@ -281,8 +293,7 @@ async fn answers<S: Service>(server: Rc<Server<S>>, connection: Rc<Connection>) 
             Answer::Early(parts, rest) => (send(&server, &connection, parts).await, Some(rest)),
             Answer::Nothing => (true, None),
             Answer::Close(reason) => {
-                let peer = connection.info.peer;
-                tracing::info!(%peer, reason, "connection closed");
+                server.service.turned_away(connection.info.peer, &reason);
                 server.engine.core.stats.connections_refused.add(1);
                 (false, None)
             }

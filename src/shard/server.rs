@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::thread::JoinHandle;
@@ -27,6 +28,11 @@ pub trait Service: 'static {
     /// Takes a request in. A pipelined one has taken effect (its batches are appended) when this
     /// returns, or when a [`Reply::Unsettled`] is over; the answer may come later.
     fn call(self: &Rc<Self>, frame: BytesMut, connection: &ConnectionInfo) -> Reply;
+
+    /// A connection ends because of what its client has sent: says so where an operator looks.
+    fn turned_away(&self, peer: SocketAddr, reason: &str) {
+        tracing::warn!(%peer, reason, "connection closed");
+    }
 }
 
 /// Limits of a shard's network side.

@@ -83,6 +83,26 @@ fn frames_up_to_socket_request_max_bytes_are_taken_and_no_larger_ones() {
 }
 
 #[test]
+fn who_is_turned_away_is_named_in_the_log_with_the_reason() {
+    for (host, launch) in hosts() {
+        let (broker, _witness) = witnessed(&launch);
+        let group = frame(11, 5, false, &vec![0; (1 << 20) + 1]);
+        let mut client = broker.connect();
+        let name = client.stream().local_addr().expect("it is open").to_string();
+        assert_eq!(client.outcome(&group), Outcome::Closed, "{host}");
+        let reason = "request of API 11 version 5: a frame of 1048577 bytes; allowed are 8 to";
+        wait::until("the log names it", || {
+            let output = broker.output();
+            output.lines().any(|it| it.contains(&name) && it.contains(reason))
+        });
+        assert_closes(&broker, &(-1_i32).to_be_bytes(), host);
+        wait::until("the log names it", || {
+            broker.output().contains("closed: frame length -1 is outside 0..=104857600")
+        });
+    }
+}
+
+#[test]
 fn an_unknown_api_or_version_ends_the_connection_and_apiversions_answers_any_version() {
     let (broker, mut witness) = witnessed(&Launch::new("uring"));
     for key in [-1, 4, 11, 999, i16::MAX] {

@@ -153,6 +153,11 @@ EXPLAINED = [
         "the voter has no listener of its own",
     ),
     (
+        r"^delete-records --offset-json-file \{nowhere\}",
+        r"(?<=missing-0 error: )(?:Timed out waiting for a node assignment|Call\(callName=deleteR).*",
+        "the tool asks until its time is up; what it says then is chance",
+    ),
+    (
         r"^transactions describe-producers --topic missing",
         r"(?<= on leader: )(?:Timed out waiting for a node assignment|Call\(callName=describePr).*",
         "the tool asks until its time is up; what it says then is chance",

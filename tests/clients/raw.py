@@ -164,7 +164,8 @@ class Joined:
 
 def join_body(group, member="", instance=None, metadata=b"meta", session=30_000, protocol="range"):
     one = text(protocol) + blob(metadata)
-    head = text(group) + i32(session) + i32(60_000) + text(member) + text(instance)
+    # Whoever doesn't sync within the time for a rebalance is put out.
+    head = text(group) + i32(session) + i32(max(session, 60_000)) + text(member) + text(instance)
     return head + text("consumer") + array([one])
 
 

@@ -292,7 +292,7 @@ def check_groups(cli, report):
     check_members(cli, report, topic, group)
     check_prompt_end(cli, report, topic, group)
     check_static_members(cli, report, topic)
-    check_consumer_protocol(cli, report, topic)
+    check_consumer_protocol(cli, report)
     check_resets(cli, report, topic, group)
     cli.out(f"group delete {group}")
     cli.refused(report, "deleted", f"group describe {group}", *absent)
@@ -368,9 +368,11 @@ def check_static_members(cli, report, topic):
     report.equal("both are expected back", shared(), both)
 
 
-def check_consumer_protocol(cli, report, topic):
+def check_consumer_protocol(cli, report):
     """KIP-848, two topics: two members share, one that is killed is put out, nothing is lost."""
-    group, other = lib.topic_name("cli-848"), lib.topic_name("cli-848-other")
+    group, topic = lib.topic_name("cli-848"), lib.topic_name("cli-848-topic")
+    other = lib.topic_name("cli-848-other")
+    cli.out(f"topic create {topic} --partitions 4")
     cli.out(f"topic create {other} --partitions 2")
     # Kafka's broker hears of it a little later than its controller.
     seen = lambda: cli.run(f"topic describe {other}").returncode == 0  # noqa: E731
@@ -399,6 +401,7 @@ def check_consumer_protocol(cli, report, topic):
     report.equal("each record of both topics once", text, wanted)
     report.equal("nobody is left", counts(), [])
     cli.out(f"group delete {group}")
+    cli.out(f"topic delete {topic}")
     cli.out(f"topic delete {other}")
 
 

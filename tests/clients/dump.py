@@ -108,16 +108,17 @@ def without_known(complaints, folders):
     return kept
 
 
-def check(report, data, is_text=True, known_in=()):
+def check(report, data, is_text=True, known_in=(), metadata=None):
     """Records whose bytes are no text can't be told from the tool's own lines: for them, and for
-    those of internal topics, only the batches and the records' positions are printed."""
+    those of internal topics, only the batches and the records' positions are printed. `metadata`
+    is `metadata.log.dir`, where that is another directory."""
     report.check("the directory holds partitions", bool(all_partitions(data)), data)
     # A client may have deleted its topics.
     if partitions(data):
         check_partitions(report, "", partitions(data), is_text, known_in)
     if internal_partitions(data):
         check_partitions(report, " of internal topics", internal_partitions(data), False, known_in)
-    check_metadata(report, Path(data) / "__cluster_metadata-0")
+    check_metadata(report, Path(metadata or data) / "__cluster_metadata-0")
 
 
 def check_partitions(report, whose, folders, is_text, known_in):

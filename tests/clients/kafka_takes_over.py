@@ -203,7 +203,7 @@ def take_over(report, data, work, written):
         check_log(report, kafka_dir)
     finally:
         must("stop", kafka_dir)
-    dump.check(report, kafka_dir / "data")
+    dump.check(report, kafka_dir / "data", metadata=kafka_dir / "metadata")
 
 
 def merge_brokers(first, second):

@@ -335,7 +335,7 @@ fn appends_wait_for_one_slice_at_most() {
             0 < slices()
         });
         let before = broker.count("cleaner_rounds");
-        // Not faster than they are cleaned: on a slow disk a round would take in ever more segments.
+        // Not faster than they are cleaned: on a slow disk rounds would take in ever more segments.
         for rounds in 1..=5 {
             (0..50).for_each(|_| sent.round(&mut client));
             wait::until("a round more", || before + rounds <= broker.count("cleaner_rounds"));

@@ -44,9 +44,7 @@ CLIENTS = {
 # Ten thousand groups, each of which would wait for more members.
 SETTINGS = {"bad-input": ["group.initial.rebalance.delay.ms=0"]}
 Cell = namedtuple("Cell", "client engine tier shards")
-# Topic changes are in the full matrix only: how soon a KIP-848 consumer commits to a topic that was
-# made anew is a race there. Every client else, engine, tier and shard count, and every pair of the
-# last three, at least once.
+# Every client, engine, tier and shard count, and every pair of the last three, at least once.
 QUICK = (
     Cell("confluent", "uring", "device", 2),
     Cell("kafka-python", "plain-file", "page-cache", 2),
@@ -61,6 +59,7 @@ QUICK = (
     Cell("takeover", "uring", "device", 2),
     Cell("command-line", "uring", "device", 2),
     Cell("bad-input", "uring", "page-cache", 2),
+    Cell("topic-changes", "uring", "device", 2),
 )
 CELL_S = 1200
 

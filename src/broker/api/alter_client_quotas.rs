@@ -4,12 +4,10 @@
 //!   kept alone.
 //! - An entity is a user, a client id, both, or an address; null is the default.
 
-use std::collections::BTreeSet;
-
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::messages::alter_client_quotas_request::{
-    AlterClientQuotasRequest, EntryData, OpData,
+    AlterClientQuotasRequest, EntityData as EntityAsked, EntryData, OpData,
 };
 use kafka_protocol::messages::alter_client_quotas_response::{
     AlterClientQuotasResponse, EntityData, EntryData as EntryAnswer,
@@ -150,7 +148,7 @@ struct EntityPart {
 }
 
 impl EntityPart {
-    fn of(part: &kafka_protocol::messages::alter_client_quotas_request::EntityData) -> EntityPart {
+    fn of(part: &EntityAsked) -> EntityPart {
         let name = part.entity_name.as_ref().map(ToString::to_string);
         EntityPart { kind: part.entity_type.to_string(), name }
     }

@@ -25,7 +25,7 @@ const TOLD_MAX: usize = 1_000;
 
 /// Time between two looks at the timers, at least: should a coordinator break its promise about
 /// deadlines the shard still serves others.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
 /// Who carries out effects.
 pub type Act<C> = Rc<dyn Fn(PartitionId, <C as Coordinator>::Effect)>;

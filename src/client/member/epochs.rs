@@ -1,25 +1,22 @@
 //! The task of a member by KIP-848's protocol: heartbeats, with which the coordinator hands out
 //! partitions and takes them back, and an epoch that tells which of the two has heard what.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use kafka_protocol::messages::consumer_group_heartbeat_response::Assignment;
 use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::decide::{Change, Verdict, change, verdict};
+use super::link::{Link, RETRY_PAUSE, Task};
 use super::{Happening, Identity, MemberOptions, Protocol, Shared, milliseconds};
 use crate::client::cluster::Client;
-use crate::client::connection::Connection;
 use crate::client::error::ClientError;
 use crate::client::groups::{TopicPartition, group_id, text};
 use crate::units::TopicId;
 
-/// Pause before the coordinator is asked again.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Pause between heartbeats of one that has just joined and was given nothing yet: the coordinator
 /// may share out partitions a little later. So many times, then in the coordinator's own pace.
 const EAGER_PAUSE: Duration = Duration::from_millis(500);
@@ -30,20 +27,15 @@ const LEAVING: i32 = -1;
 const LEAVING_FOR_A_WHILE: i32 = -2;
 
 pub(super) struct Epochs {
-    client: Client,
-    options: MemberOptions,
-    shared: Shared,
-    happenings: mpsc::Sender<Happening>,
+    link: Link,
     member_id: String,
     epoch: i32,
-    owned: Vec<TopicPartition>,
     /// Whether the reader was told since the member joined, be it that there is nothing to read.
     is_told: bool,
     /// Heartbeats that may still come early.
     eager: u32,
     /// Names of the topics by id, as far as they were looked up.
     topics: Vec<(TopicId, String)>,
-    coordinator: Option<Connection>,
     /// Whether the next heartbeat says everything: at first, and when the last one may be lost.
     is_whole: bool,
 }
@@ -52,76 +44,31 @@ impl Epochs {
     pub(super) fn new(
         client: Client,
         options: MemberOptions,
-        (shared, happenings): (Shared, mpsc::Sender<Happening>),
+        told: (Shared, mpsc::Sender<Happening>),
     ) -> Epochs {
         Epochs {
-            client,
-            options,
-            shared,
-            happenings,
+            link: Link::new(client, options, told),
             member_id: uuid::Uuid::new_v4().to_string(),
             epoch: JOINING,
-            owned: Vec::new(),
             is_told: false,
             eager: EAGER_BEATS,
             topics: Vec::new(),
-            coordinator: None,
             is_whole: true,
-        }
-    }
-
-    /// Lives until the sender of `leave` is dropped, then leaves.
-    pub(super) async fn run(mut self, mut leave: oneshot::Receiver<()>) -> Result<(), ClientError> {
-        let failed = tokio::select! {
-            biased;
-            _ = &mut leave => None,
-            error = self.live() => Some(error),
-        };
-        match failed {
-            None => self.leave().await,
-            Some(error) => {
-                // Whoever doesn't listen any more has ended.
-                let _ = self.happenings.send(Happening::Failed(error)).await;
-                Ok(())
-            }
-        }
-    }
-
-    /// Sends heartbeats; returns what ends it.
-    async fn live(&mut self) -> ClientError {
-        let mut heard = Instant::now();
-        loop {
-            let pause = match self.beat().await {
-                Ok(pause) => {
-                    heard = Instant::now();
-                    pause
-                }
-                Err(error) if error.is_retriable() => {
-                    self.coordinator = None;
-                    self.is_whole = true;
-                    if heard.elapsed() > self.options.session_timeout {
-                        self.join_again().await;
-                    }
-                    RETRY_PAUSE
-                }
-                Err(error) => return error,
-            };
-            tokio::time::sleep(pause).await;
         }
     }
 
     /// One heartbeat and what comes of it; how long to wait before the next one.
     async fn beat(&mut self) -> Result<Duration, ClientError> {
-        let connection = self.coordinator().await?;
+        let connection = self.link.coordinator().await?;
         let answer = connection.ask(&self.request(self.epoch)).await?;
         match verdict(answer.error_code) {
             Verdict::Fine => return self.take(answer).await,
             Verdict::Rejoin | Verdict::RejoinAs => {}
             Verdict::Lost | Verdict::Forgotten => self.join_again().await,
-            Verdict::Elsewhere => self.coordinator = None,
+            Verdict::Elsewhere => self.link.forget_coordinator(),
             Verdict::Wait => {}
             Verdict::Fatal => {
-                let what = || format!("keep alive in group {:?}", self.options.group);
+                let what = || format!("keep alive in group {:?}", self.link.options.group);
                 let message = answer.error_message.as_deref();
                 ClientError::check_message(answer.error_code, message, what)?;
             }
@@ -138,8 +85,8 @@ impl Epochs {
     ) -> Result<Duration, ClientError> {
         self.is_whole = false;
         self.epoch = answer.member_epoch;
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) =
-            Identity { member_id: self.member_id.clone(), generation: self.epoch };
+        let identity = Identity { member_id: self.member_id.clone(), generation: self.epoch };
+        self.link.is_now(identity);
         let pause = u64::try_from(answer.heartbeat_interval_ms).unwrap_or_default();
         let pause = self.paced(RETRY_PAUSE.max(Duration::from_millis(pause)));
         let assigned = match answer.assignment {
@@ -147,20 +94,19 @@ impl Epochs {
             None if self.is_told => return Ok(pause),
             None => Vec::new(),
         };
-        let Change { revoked, added, .. } = change(&self.owned, &assigned, true);
+        let Change { revoked, added, .. } = change(&self.link.owned, &assigned, true);
         let has_changed = !revoked.is_empty() || !added.is_empty();
-        self.revoke(revoked).await;
-        self.owned.clone_from(&assigned);
+        self.link.revoke(revoked).await;
         if has_changed || !self.is_told {
             self.is_told = true;
-            self.tell(Happening::Assigned(assigned)).await;
+            self.link.assign(assigned).await;
         }
         self.is_whole |= has_changed;
         Ok(if has_changed { Duration::ZERO } else { pause })
     }
 
     fn paced(&mut self, pause: Duration) -> Duration {
-        if !self.owned.is_empty() || self.eager == 0 {
+        if !self.link.owned.is_empty() || self.eager == 0 {
             return pause;
         }
         self.eager -= 1;
@@ -174,8 +120,8 @@ impl Epochs {
         let is_known = |topics: &[(TopicId, String)], id| topics.iter().any(|one| one.0 == id);
         let mut ids = given.topic_partitions.iter().map(|one| id_of(one.topic_id.into_bytes()));
         if ids.any(|id| !is_known(&self.topics, id)) {
-            let names: Vec<&str> = self.options.topics.iter().map(String::as_str).collect();
-            let cluster = self.client.metadata(Some(&names)).await?;
+            let names: Vec<&str> = self.link.options.topics.iter().map(String::as_str).collect();
+            let cluster = self.link.client.metadata(Some(&names)).await?;
             self.topics = cluster.topics.into_iter().map(|one| (one.id, one.name)).collect();
         }
         let mut found = Vec::new();
@@ -190,9 +136,9 @@ impl Epochs {
     }
 
     fn request(&self, epoch: i32) -> ConsumerGroupHeartbeatRequest {
-        let instance = self.options.instance.as_deref();
+        let instance = self.link.options.instance.as_deref();
         let request = ConsumerGroupHeartbeatRequest::default()
-            .with_group_id(group_id(&self.options.group))
+            .with_group_id(group_id(&self.link.options.group))
             .with_member_id(text(&self.member_id))
             .with_member_epoch(epoch)
             .with_instance_id(instance.map(text))
@@ -202,10 +148,10 @@ impl Epochs {
         if !self.is_whole || epoch < JOINING {
             return request;
         }
-        let Protocol::Consumer(assignor) = &self.options.protocol else { return request };
-        let topics = self.options.topics.iter().map(|topic| text(topic).into()).collect();
+        let Protocol::Consumer(assignor) = &self.link.options.protocol else { return request };
+        let topics = self.link.options.topics.iter().map(|topic| text(topic).into()).collect();
         request
-            .with_rebalance_timeout_ms(milliseconds(self.options.rebalance_timeout))
+            .with_rebalance_timeout_ms(milliseconds(self.link.options.rebalance_timeout))
             .with_subscribed_topic_names(Some(topics))
             .with_server_assignor(assignor.as_deref().map(text))
             .with_topic_partitions(Some(self.owned_by_id()))
@@ -213,7 +159,7 @@ impl Epochs {
 
     fn owned_by_id(&self) -> Vec<TopicPartitions> {
         let of_topic = |(id, topic): &(TopicId, String)| {
-            let own = self.owned.iter().filter(|one| one.topic == *topic);
+            let own = self.link.owned.iter().filter(|one| one.topic == *topic);
             TopicPartitions::default()
                 .with_topic_id(uuid::Uuid::from_bytes(id.0))
                 .with_partitions(own.map(|one| one.partition).collect())
@@ -222,41 +168,42 @@ impl Epochs {
         all.filter(|one| !one.partitions.is_empty()).collect()
     }
 
-    async fn coordinator(&mut self) -> Result<Connection, ClientError> {
-        if let Some(connection) = self.coordinator.as_ref().filter(|one| !one.is_closed()) {
-            return Ok(connection.clone());
-        }
-        let connection = self.client.coordinator(&self.options.group).await?;
-        self.coordinator = Some(connection.clone());
-        Ok(connection)
-    }
-
     /// The group has gone on without it.
     async fn join_again(&mut self) {
         self.epoch = JOINING;
         self.is_whole = true;
         self.is_told = false;
         self.eager = EAGER_BEATS;
-        if !self.owned.is_empty() {
-            self.owned.clear();
-            self.tell(Happening::Lost).await;
-        }
+        self.link.lose().await;
+    }
+}
+
+impl Task for Epochs {
+    fn link(&self) -> &Link {
+        &self.link
     }
 
-    /// Has the reader let go of partitions, and waits until it has committed.
-    async fn revoke(&mut self, partitions: Vec<TopicPartition>) {
-        if partitions.is_empty() {
-            return;
+    /// Sends heartbeats.
+    async fn live(&mut self) -> ClientError {
+        let mut heard = Instant::now();
+        loop {
+            let pause = match self.beat().await {
+                Ok(pause) => {
+                    heard = Instant::now();
+                    pause
+                }
+                Err(error) if error.is_retriable() => {
+                    self.link.forget_coordinator();
+                    self.is_whole = true;
+                    if heard.elapsed() > self.link.options.session_timeout {
+                        self.join_again().await;
+                    }
+                    RETRY_PAUSE
+                }
+                Err(error) => return error,
+            };
+            tokio::time::sleep(pause).await;
         }
-        let (done, waiting) = oneshot::channel();
-        self.tell(Happening::Revoked(partitions, done)).await;
-        // A reader that takes too long finds its partitions with somebody else.
-        let _ = tokio::time::timeout(self.options.rebalance_timeout, waiting).await;
-    }
-
-    async fn tell(&self, happening: Happening) {
-        // Whoever doesn't listen any more is about to have this task leave.
-        let _ = self.happenings.send(happening).await;
     }
 
     /// With a name of its own it leaves for a while, and is expected back.
@@ -264,14 +211,14 @@ impl Epochs {
         if self.epoch == JOINING {
             return Ok(());
         }
-        let epoch = match self.options.instance {
+        let epoch = match self.link.options.instance {
             Some(_) => LEAVING_FOR_A_WHILE,
             None => LEAVING,
         };
-        let connection = self.coordinator().await?;
+        let connection = self.link.coordinator().await?;
         let answer = connection.ask(&self.request(epoch)).await?;
         let message = answer.error_message.as_deref();
-        let what = || format!("leave group {:?}", self.options.group);
+        let what = || format!("leave group {:?}", self.link.options.group);
         ClientError::check_message(answer.error_code, message, what)
     }
 }

@@ -12,6 +12,8 @@ pub mod decide;
 
 mod epochs;
 
+mod link;
+
 mod rounds;
 
 pub(super) mod protocol;
@@ -151,10 +153,10 @@ impl Member {
         let told = (Arc::clone(&identity), sender);
         let task = match options.protocol {
             Protocol::Classic(_) => {
-                tokio::spawn(Rounds::new(own, options.clone(), told).run(leave))
+                tokio::spawn(link::run(Rounds::new(own, options.clone(), told), leave))
             }
             Protocol::Consumer(_) => {
-                tokio::spawn(Epochs::new(own, options.clone(), told).run(leave))
+                tokio::spawn(link::run(Epochs::new(own, options.clone(), told), leave))
             }
         };
         Ok(Member { client, options, identity, happenings, leaving: Some(leaving), task })

@@ -1,7 +1,6 @@
 //! The task of a member: rounds of joining, and heartbeats in between.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
@@ -11,11 +10,12 @@ use kafka_protocol::messages::{
     HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
 };
 use kafka_protocol::protocol::Request as _;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::assign::{Subscriber, assign};
 use super::decide::{Change, Verdict, change, verdict};
+use super::link::{Link, RETRY_PAUSE, Task};
 use super::{Happening, Identity, MemberOptions, Shared, milliseconds, protocol};
 use crate::client::cluster::Client;
 use crate::client::connection::Connection;
@@ -23,19 +23,12 @@ use crate::client::error::ClientError;
 use crate::client::groups::{TopicPartition, group_id, text};
 
 const PROTOCOL_TYPE: &str = "consumer";
-/// Pause before the coordinator is asked again.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// How often a leader looks whether topics have got more partitions.
 const LOOK_PAUSE: Duration = Duration::from_secs(30);
 
 pub(super) struct Rounds {
-    client: Client,
-    options: MemberOptions,
-    shared: Shared,
-    happenings: mpsc::Sender<Happening>,
+    link: Link,
     identity: Identity,
-    owned: Vec<TopicPartition>,
-    coordinator: Option<Connection>,
     /// What a leader has shared out: partitions of each topic. Others have none.
     shared_out: Option<BTreeMap<String, i32>>,
 }
@@ -44,71 +37,34 @@ impl Rounds {
     pub(super) fn new(
         client: Client,
         options: MemberOptions,
-        (shared, happenings): (Shared, mpsc::Sender<Happening>),
+        told: (Shared, mpsc::Sender<Happening>),
     ) -> Rounds {
-        Rounds {
-            client,
-            options,
-            shared,
-            happenings,
-            identity: Identity::nobody(),
-            owned: Vec::new(),
-            coordinator: None,
-            shared_out: None,
-        }
-    }
-
-    /// Lives until the sender of `leave` is dropped, then leaves.
-    pub(super) async fn run(mut self, mut leave: oneshot::Receiver<()>) -> Result<(), ClientError> {
-        let failed = tokio::select! {
-            biased;
-            _ = &mut leave => None,
-            error = self.live() => Some(error),
-        };
-        match failed {
-            None => self.leave().await,
-            Some(error) => {
-                // Whoever doesn't listen any more has ended.
-                let _ = self.happenings.send(Happening::Failed(error)).await;
-                Ok(())
-            }
-        }
-    }
-
-    /// Joins, keeps alive, joins again; returns what ends it.
-    async fn live(&mut self) -> ClientError {
-        loop {
-            if let Err(error) = self.join().await {
-                return error;
-            }
-            if let Err(error) = self.keep_alive().await {
-                return error;
-            }
-        }
+        let link = Link::new(client, options, told);
+        Rounds { link, identity: Identity::nobody(), shared_out: None }
     }
 
     /// Joins until there is an assignment that needs no other round.
     async fn join(&mut self) -> Result<(), ClientError> {
-        if !self.options.is_cooperative() {
-            let owned = std::mem::take(&mut self.owned);
-            self.revoke(owned).await;
+        if !self.link.options.is_cooperative() {
+            let owned = std::mem::take(&mut self.link.owned);
+            self.link.revoke(owned).await;
         }
         loop {
             let assigned = match self.round().await {
                 Ok(Some(assigned)) => assigned,
                 Ok(None) => continue,
                 Err(error) if error.is_retriable() => {
-                    self.coordinator = None;
+                    self.link.forget_coordinator();
                     tokio::time::sleep(RETRY_PAUSE).await;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            let is_cooperative = self.options.is_cooperative();
-            let Change { revoked, rejoin, .. } = change(&self.owned, &assigned, is_cooperative);
-            self.revoke(revoked).await;
-            self.owned.clone_from(&assigned);
-            self.tell(Happening::Assigned(assigned)).await;
+            let is_cooperative = self.link.options.is_cooperative();
+            let Change { revoked, rejoin, .. } =
+                change(&self.link.owned, &assigned, is_cooperative);
+            self.link.revoke(revoked).await;
+            self.link.assign(assigned).await;
             if !rejoin {
                 return Ok(());
             }
@@ -117,7 +73,7 @@ impl Rounds {
 
     /// One JoinGroup and one SyncGroup; `None` when another try is due.
     async fn round(&mut self) -> Result<Option<Vec<TopicPartition>>, ClientError> {
-        let connection = self.coordinator().await?;
+        let connection = self.link.coordinator().await?;
         let joined = connection.ask(&self.join_request()).await?;
         if verdict(joined.error_code) == Verdict::RejoinAs {
             self.identity.member_id = joined.member_id.to_string();
@@ -133,9 +89,10 @@ impl Rounds {
         if !self.goes_on(synced.error_code, "sync with").await? {
             return Ok(None);
         }
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = self.identity.clone();
+        self.link.is_now(self.identity.clone());
         let Some(assigned) = protocol::read_assignment(&synced.assignment) else {
-            let text = format!("group {:?} gave an assignment that is none", self.options.group);
+            let text =
+                format!("group {:?} gave an assignment that is none", self.link.options.group);
             return Err(ClientError::Argument(text));
         };
         Ok(Some(assigned))
@@ -152,46 +109,37 @@ impl Rounds {
                 if verdict == Verdict::Forgotten {
                     self.identity.member_id.clear();
                 }
-                self.lose().await;
+                self.link.lose().await;
             }
             Verdict::Elsewhere => {
-                self.coordinator = None;
+                self.link.forget_coordinator();
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
             Verdict::Wait => tokio::time::sleep(RETRY_PAUSE).await,
             Verdict::Fatal => {
-                ClientError::check(code, || format!("{what} group {:?}", self.options.group))?;
+                ClientError::check(code, || format!("{what} group {:?}", self.link.options.group))?;
             }
         }
         Ok(false)
     }
 
-    async fn coordinator(&mut self) -> Result<Connection, ClientError> {
-        if let Some(connection) = self.coordinator.as_ref().filter(|one| !one.is_closed()) {
-            return Ok(connection.clone());
-        }
-        let connection = self.client.coordinator(&self.options.group).await?;
-        self.coordinator = Some(connection.clone());
-        Ok(connection)
-    }
-
     fn join_request(&self) -> JoinGroupRequest {
-        let (owned, generation) = match self.options.is_cooperative() {
-            true => (self.owned.as_slice(), self.identity.generation),
+        let (owned, generation) = match self.link.options.is_cooperative() {
+            true => (self.link.owned.as_slice(), self.identity.generation),
             false => (&[][..], -1),
         };
-        let metadata = protocol::write_subscription(&self.options.topics, owned, generation);
-        let protocols = self.options.assignors().iter().map(|assignor| {
+        let metadata = protocol::write_subscription(&self.link.options.topics, owned, generation);
+        let protocols = self.link.options.assignors().iter().map(|assignor| {
             JoinGroupRequestProtocol::default()
                 .with_name(text(assignor.name()))
                 .with_metadata(metadata.clone())
         });
         JoinGroupRequest::default()
-            .with_group_id(group_id(&self.options.group))
-            .with_session_timeout_ms(milliseconds(self.options.session_timeout))
-            .with_rebalance_timeout_ms(milliseconds(self.options.rebalance_timeout))
+            .with_group_id(group_id(&self.link.options.group))
+            .with_session_timeout_ms(milliseconds(self.link.options.session_timeout))
+            .with_rebalance_timeout_ms(milliseconds(self.link.options.rebalance_timeout))
             .with_member_id(text(&self.identity.member_id))
-            .with_group_instance_id(self.options.instance.as_deref().map(text))
+            .with_group_instance_id(self.link.options.instance.as_deref().map(text))
             .with_protocol_type(text(PROTOCOL_TYPE))
             .with_protocols(protocols.collect())
     }
@@ -202,10 +150,10 @@ impl Rounds {
         assignments: Vec<SyncGroupRequestAssignment>,
     ) -> SyncGroupRequest {
         SyncGroupRequest::default()
-            .with_group_id(group_id(&self.options.group))
+            .with_group_id(group_id(&self.link.options.group))
             .with_generation_id(joined.generation_id)
             .with_member_id(joined.member_id.clone())
-            .with_group_instance_id(self.options.instance.as_deref().map(text))
+            .with_group_instance_id(self.link.options.instance.as_deref().map(text))
             .with_protocol_type(Some(text(PROTOCOL_TYPE)))
             .with_protocol_name(joined.protocol_name.clone())
             .with_assignments(assignments)
@@ -232,7 +180,7 @@ impl Rounds {
             subscribers.iter().flat_map(|one| one.topics.clone()).collect();
         let counts = self.partition_counts(topics).await?;
         let chosen = joined.protocol_name.as_deref().unwrap_or_default();
-        let assignor = self.options.assignors().iter().find(|one| one.name() == chosen);
+        let assignor = self.link.options.assignors().iter().find(|one| one.name() == chosen);
         let Some(&assignor) = assignor else {
             let text = format!("the coordinator chose {chosen:?}, which was not on offer");
             return Err(ClientError::Argument(text));
@@ -252,7 +200,7 @@ impl Rounds {
         topics: BTreeSet<String>,
     ) -> Result<BTreeMap<String, i32>, ClientError> {
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        let cluster = self.client.metadata(Some(&names)).await?;
+        let cluster = self.link.client.metadata(Some(&names)).await?;
         let count = |topic: &crate::client::Topic| {
             let count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
             (topic.name.clone(), count)
@@ -264,7 +212,7 @@ impl Rounds {
     async fn keep_alive(&mut self) -> Result<(), ClientError> {
         let (mut heard, mut looked) = (Instant::now(), Instant::now());
         loop {
-            tokio::time::sleep(self.options.heartbeat_pause).await;
+            tokio::time::sleep(self.link.options.heartbeat_pause).await;
             match self.heartbeat().await {
                 Ok(code) if verdict(code) == Verdict::Fine => heard = Instant::now(),
                 Ok(code) => {
@@ -272,11 +220,11 @@ impl Rounds {
                         return Ok(());
                     }
                 }
-                Err(error) if error.is_retriable() => self.coordinator = None,
+                Err(error) if error.is_retriable() => self.link.forget_coordinator(),
                 Err(error) => return Err(error),
             }
-            if heard.elapsed() > self.options.session_timeout {
-                self.lose().await;
+            if heard.elapsed() > self.link.options.session_timeout {
+                self.link.lose().await;
                 return Ok(());
             }
             if looked.elapsed() > LOOK_PAUSE {
@@ -289,12 +237,12 @@ impl Rounds {
     }
 
     async fn heartbeat(&mut self) -> Result<i16, ClientError> {
-        let connection = self.coordinator().await?;
+        let connection = self.link.coordinator().await?;
         let request = HeartbeatRequest::default()
-            .with_group_id(group_id(&self.options.group))
+            .with_group_id(group_id(&self.link.options.group))
             .with_generation_id(self.identity.generation)
             .with_member_id(text(&self.identity.member_id))
-            .with_group_instance_id(self.options.instance.as_deref().map(text));
+            .with_group_instance_id(self.link.options.instance.as_deref().map(text));
         Ok(connection.ask(&request).await?.error_code)
     }
 
@@ -304,47 +252,45 @@ impl Rounds {
         let counts = self.partition_counts(shared_out.keys().cloned().collect()).await?;
         Ok(counts != *shared_out)
     }
+}
 
-    /// Has the reader let go of partitions, and waits until it has committed.
-    async fn revoke(&mut self, partitions: Vec<TopicPartition>) {
-        if partitions.is_empty() {
-            return;
-        }
-        let (done, waiting) = oneshot::channel();
-        self.tell(Happening::Revoked(partitions, done)).await;
-        // A reader that takes too long finds its partitions with somebody else.
-        let _ = tokio::time::timeout(self.options.rebalance_timeout, waiting).await;
+impl Task for Rounds {
+    fn link(&self) -> &Link {
+        &self.link
     }
 
-    async fn lose(&mut self) {
-        if !self.owned.is_empty() {
-            self.owned.clear();
-            self.tell(Happening::Lost).await;
+    /// Joins, keeps alive, joins again.
+    async fn live(&mut self) -> ClientError {
+        loop {
+            if let Err(error) = self.join().await {
+                return error;
+            }
+            if let Err(error) = self.keep_alive().await {
+                return error;
+            }
         }
-    }
-
-    async fn tell(&self, happening: Happening) {
-        // Whoever doesn't listen any more is about to have this task leave.
-        let _ = self.happenings.send(happening).await;
     }
 
     /// A JoinGroup may still wait on the member's own connection, and would hold this up.
     async fn leave(self) -> Result<(), ClientError> {
-        if self.options.instance.is_some() || self.identity.member_id.is_empty() {
+        if self.link.options.instance.is_some() || self.identity.member_id.is_empty() {
             return Ok(());
         }
-        let Some(coordinator) = &self.coordinator else { return Ok(()) };
-        let options = &self.client.options().connection;
+        let Some(coordinator) = self.link.known_coordinator() else { return Ok(()) };
+        let options = &self.link.client.options().connection;
         let connection = Connection::open(coordinator.address(), options).await?;
         let header = connection.header(LeaveGroupRequest::KEY)?;
-        let request = LeaveGroupRequest::default().with_group_id(group_id(&self.options.group));
+        let request =
+            LeaveGroupRequest::default().with_group_id(group_id(&self.link.options.group));
         let member = text(&self.identity.member_id);
         let request = match header.version {
             0..=2 => request.with_member_id(member),
             _ => request.with_members(vec![MemberIdentity::default().with_member_id(member)]),
         };
         let answer = connection.ask_with(header, &request).await?;
-        ClientError::check(answer.error_code, || format!("leave group {:?}", self.options.group))
+        ClientError::check(answer.error_code, || {
+            format!("leave group {:?}", self.link.options.group)
+        })
     }
 }
 

@@ -34,6 +34,7 @@ fn start(engine: EngineChoice, directory: &std::path::Path) -> Server {
         advertise: None,
         shards: 1,
         engine,
+        log_levels: None,
         faults: None,
     };
     Server::start(options).expect("it starts")

@@ -44,6 +44,7 @@ impl Setup {
             advertise: None,
             shards: self.shards,
             engine: self.engine,
+            log_levels: None,
             faults: self.faults.clone(),
         }
     }

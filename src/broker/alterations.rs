@@ -93,9 +93,6 @@ pub fn resource(
             Err(invalid("Default group resources are not allowed.".to_owned()))
         }
         kind::GROUP => Ok(ConfigResource::Group(name.to_owned())),
-        kind::BROKER_LOGGER => {
-            Err(invalid("log levels are set at the start, by RUST_LOG".to_owned()))
-        }
         other => Err(invalid(format!("Unknown resource type {other}"))),
     }
 }

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 
 pub use coordinators::{CoordinatorConfig, InternalTopicConfig, TransactionConfig};
 pub use describe::{
-    ConfigSource, Described, Synonym, describe_address, describe_common, describe_metrics,
-    describe_server, describe_topic,
+    ConfigSource, Described, Synonym, describe_address, describe_common, describe_logger,
+    describe_metrics, describe_server, describe_topic,
 };
 pub use dynamic::{
     DynamicError, is_dynamic, server_list_default, server_name_of, topic_list_default,

@@ -18,6 +18,8 @@ pub mod settings;
 
 pub mod alterations;
 
+pub mod log_levels;
+
 pub mod quota;
 
 pub mod sessions;

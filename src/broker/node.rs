@@ -15,6 +15,7 @@ use crate::broker::coordinators::Coordinators;
 use crate::broker::directory::{Checkpoints, DataDirectory, Found, FoundPartitions, PartitionKey};
 use crate::broker::errors::{Complaints, Refusal};
 use crate::broker::image::{Image, Topic};
+use crate::broker::log_levels::LogLevels;
 use crate::broker::mail::{ControllerOrder, Decide, NewTopic, ProducerIdBlock};
 use crate::broker::peers::Peers;
 use crate::broker::placement::{broker_of, shard_of};
@@ -53,6 +54,8 @@ pub struct Shared {
     pub found: FoundPartitions,
     /// The files at the data directory's root.
     pub root: Arc<DataDirectory>,
+    /// Levels of what this process logs, where they can be changed.
+    pub log_levels: Option<Arc<LogLevels>>,
 }
 
 /// The brokers of the cluster as clients should see them: all shards.

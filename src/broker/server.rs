@@ -20,6 +20,7 @@ use crate::broker::config::ServerConfig;
 use crate::broker::controller::{Controller, ControllerError};
 use crate::broker::directory::{DataDirectory, DirectoryError};
 use crate::broker::journals::{Journals, journals};
+use crate::broker::log_levels::LogLevels;
 use crate::broker::mail::{Closed, ControllerOrder, Opened, ShardOrder};
 use crate::broker::node::{Brokers, Node, Shared};
 use crate::broker::peers::{self, PeerOrder, Peers};
@@ -63,6 +64,8 @@ pub struct ServerOptions {
     pub shards: usize,
     /// Which engine.
     pub engine: EngineChoice,
+    /// Levels of what this process logs, for clients to change; without, they can't.
+    pub log_levels: Option<Arc<LogLevels>>,
     /// Faults for tests; `None` in production.
     pub faults: Option<FaultHook>,
 }
@@ -221,6 +224,7 @@ impl Server {
             checkpoints: directory.checkpoints(),
             found: directory.partitions()?,
             root: directory.clone(),
+            log_levels: options.log_levels,
             config: options.config,
         });
         let starting = Starting { chosen, journals: journals.files, faults: options.faults };

@@ -1,4 +1,4 @@
-//! `uringlog config`: settings of topics and brokers.
+//! `uringlog config`: settings of topics, groups and brokers, levels of loggers.
 
 use std::io::Write;
 use std::str::FromStr;
@@ -18,26 +18,30 @@ pub struct Target(pub Resource);
 impl FromStr for Target {
     type Err = String;
 
-    /// `topic/NAME`, `broker/ID`, `brokers`.
+    /// `topic/NAME`, `group/NAME`, `broker/ID`, `loggers/ID`, `brokers`.
     fn from_str(text: &str) -> Result<Target, String> {
         let resource = match text.split_once('/') {
             Some(("topic", name)) => {
                 TopicName::new(name).map_err(|error| error.to_string())?;
                 Resource::Topic(name.to_owned())
             }
-            Some(("broker", id)) => {
-                let id = id.parse().map_err(|_| format!("{id:?} is no number of a broker"))?;
-                Resource::Broker(Some(id))
-            }
+            Some(("group", name)) if !name.is_empty() => Resource::Group(name.to_owned()),
+            Some(("broker", id)) => Resource::Broker(Some(broker(id)?)),
+            Some(("loggers", id)) => Resource::Loggers(broker(id)?),
             None if text == "brokers" => Resource::Broker(None),
             _ => {
                 return Err(format!(
-                    "{text:?} is nothing that has settings; write topic/NAME, broker/ID or brokers"
+                    "{text:?} is nothing that has settings; write topic/NAME, group/NAME, \
+                     broker/ID, loggers/ID or brokers"
                 ));
             }
         };
         Ok(Target(resource))
     }
+}
+
+fn broker(id: &str) -> Result<i32, String> {
+    id.parse().map_err(|_| format!("{id:?} is no number of a broker"))
 }
 
 /// Runs the command.
@@ -117,7 +121,11 @@ mod tests {
         assert_eq!(target("topic/flights"), Ok(Resource::Topic("flights".to_owned())));
         assert_eq!(target("broker/1"), Ok(Resource::Broker(Some(1))));
         assert_eq!(target("brokers"), Ok(Resource::Broker(None)));
-        for bad in ["flights", "topic/", "topic/a b", "broker/x", "brokers/1", "group/g", ""] {
+        assert_eq!(target("loggers/1"), Ok(Resource::Loggers(1)));
+        assert_eq!(target("group/a/b"), Ok(Resource::Group("a/b".to_owned())));
+        for bad in
+            ["flights", "topic/", "topic/a b", "broker/x", "brokers/1", "group/", "loggers/", ""]
+        {
             target(bad).expect_err(bad);
         }
     }

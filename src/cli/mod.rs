@@ -60,19 +60,21 @@ pub mod bench;
 use args::{Command, CommandLine, HostPort};
 use command::CommandError;
 
+use crate::broker::log_levels::LogLevels;
+
 /// What a failed command exits with; clap's own errors exit with 2.
 const FAILURE: u8 = 1;
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let line = CommandLine::parse();
-    log_to_stderr();
+    let log_levels = log_to_stderr();
     let command = match dispatch::run(line.command) {
         Ok(outcome) => return exit_advised(outcome),
         Err(other) => other,
     };
     match *command {
-        Command::Serve(serve) => exit(run_serve(&serve)),
+        Command::Serve(serve) => exit(run_serve(&serve, log_levels)),
         Command::Recover(recover) => run_recover(&recover),
         Command::Doctor(doctor) => run_doctor(&doctor),
         Command::Dump(dump) => run_dump(&dump),
@@ -101,14 +103,22 @@ fn exit_advised(outcome: Result<(), CommandError>) -> ExitCode {
 }
 
 /// `RUST_LOG` chooses what is logged; warnings and worse are, unless it says otherwise.
-fn log_to_stderr() {
+fn log_to_stderr() -> LogLevels {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
+    let base = filter.to_string();
+    let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
-        .init();
+        .with_filter_reloading();
+    let handle = subscriber.reload_handle();
+    subscriber.init();
+    let apply = move |filter: &str| {
+        let filter = EnvFilter::try_new(filter).map_err(|error| error.to_string())?;
+        handle.reload(filter).map_err(|error| error.to_string())
+    };
+    LogLevels::new(base, Box::new(apply))
 }
 
 fn exit(outcome: Result<(), String>) -> ExitCode {
@@ -121,7 +131,7 @@ fn exit(outcome: Result<(), String>) -> ExitCode {
     }
 }
 
-fn run_serve(serve: &args::Serve) -> Result<(), String> {
+fn run_serve(serve: &args::Serve, log_levels: LogLevels) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let listen = resolve(&serve.listen)?;
     let http = serve.http.as_ref().map(resolve).transpose()?;
@@ -135,7 +145,7 @@ fn run_serve(serve: &args::Serve) -> Result<(), String> {
         sources: serve.sources(),
         http,
     };
-    serve::run(options).map_err(|error| text(&error))
+    serve::run(options, log_levels).map_err(|error| text(&error))
 }
 
 fn resolve(address: &HostPort) -> Result<SocketAddr, String> {

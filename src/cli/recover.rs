@@ -55,6 +55,7 @@ pub fn run(options: RecoverOptions, out: &mut impl Write) -> Result<(), RecoverC
         advertise: None,
         shards: options.shards.unwrap_or_else(|| affinity::allowed_cores().len()),
         engine: options.engine,
+        log_levels: None,
         faults: None,
     })?;
     match write!(out, "{recovery}").and_then(|()| out.flush()) {

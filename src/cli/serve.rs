@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::broker::config::{ConfigError, ServerConfig, Sources};
 use crate::broker::http;
+use crate::broker::log_levels::LogLevels;
 use crate::broker::server::{EngineChoice, Server, ServerOptions};
 use crate::broker::{StartError, StopError};
 use crate::ring::{affinity, limits};
@@ -63,11 +64,11 @@ pub enum ServeError {
     Stop(#[from] StopError),
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT. Clients may change the levels of what is logged.
 ///
 /// # Errors
 /// [`ServeError`]: the process exits non-zero with its message.
-pub fn run(options: ServeOptions) -> Result<(), ServeError> {
+pub fn run(options: ServeOptions, log_levels: LogLevels) -> Result<(), ServeError> {
     // Taken over before anything starts, so that a stop never finds the process unprepared.
     let orders = Orders::take_over().map_err(ServeError::Process)?;
     let config = ServerConfig::load(&options.sources)?;
@@ -89,6 +90,7 @@ pub fn run(options: ServeOptions) -> Result<(), ServeError> {
         advertise: options.advertise,
         shards,
         engine: options.engine,
+        log_levels: Some(Arc::new(log_levels)),
         faults: None,
     })?;
     orders.expect();

@@ -29,6 +29,10 @@ pub enum Resource {
     Topic(String),
     /// A broker, by its number; `None` for what holds of all of them.
     Broker(Option<i32>),
+    /// A broker's loggers and their levels, by its number.
+    Loggers(i32),
+    /// A group of consumers, by its name.
+    Group(String),
 }
 
 impl Resource {
@@ -36,13 +40,16 @@ impl Resource {
         match self {
             Resource::Topic(_) => 2,
             Resource::Broker(_) => 4,
+            Resource::Loggers(_) => 8,
+            Resource::Group(_) => 32,
         }
     }
 
     fn name(&self) -> String {
         match self {
-            Resource::Topic(name) => name.clone(),
+            Resource::Topic(name) | Resource::Group(name) => name.clone(),
             Resource::Broker(id) => id.map(|id| id.to_string()).unwrap_or_default(),
+            Resource::Loggers(id) => id.to_string(),
         }
     }
 }
@@ -53,6 +60,8 @@ impl std::fmt::Display for Resource {
             Resource::Topic(name) => write!(f, "topic {name}"),
             Resource::Broker(Some(id)) => write!(f, "broker {id}"),
             Resource::Broker(None) => write!(f, "all brokers"),
+            Resource::Loggers(id) => write!(f, "the loggers of broker {id}"),
+            Resource::Group(name) => write!(f, "group {name}"),
         }
     }
 }
@@ -89,7 +98,7 @@ pub enum Alteration {
 }
 
 impl Client {
-    /// All settings of a topic or a broker.
+    /// All settings of a resource.
     ///
     /// # Errors
     /// [`ClientError::Refused`] with the broker's reason, and what keeps the request from it.
@@ -117,7 +126,7 @@ impl Client {
         Ok(settings)
     }
 
-    /// Changes settings of a topic or a broker, all or none; with `only_check` none at all.
+    /// Changes settings of a resource, all or none; with `only_check` none at all.
     ///
     /// # Errors
     /// [`ClientError::Refused`] with the broker's reason, and what keeps the request from it.
@@ -144,8 +153,10 @@ impl Client {
     /// A broker's own settings are its own to tell and to change.
     async fn in_charge_of(&self, resource: &Resource) -> Result<Connection, ClientError> {
         match resource {
-            Resource::Broker(Some(id)) => self.broker(*id).await,
-            Resource::Topic(_) | Resource::Broker(None) => self.controller().await,
+            Resource::Broker(Some(id)) | Resource::Loggers(id) => self.broker(*id).await,
+            Resource::Topic(_) | Resource::Broker(None) | Resource::Group(_) => {
+                self.controller().await
+            }
         }
     }
 
@@ -258,6 +269,8 @@ mod tests {
             (Resource::Topic("t".to_owned()), 2, "t", "topic t"),
             (Resource::Broker(Some(7)), 4, "7", "broker 7"),
             (Resource::Broker(None), 4, "", "all brokers"),
+            (Resource::Loggers(7), 8, "7", "the loggers of broker 7"),
+            (Resource::Group("g".to_owned()), 32, "g", "group g"),
         ] {
             assert_eq!((resource.kind(), resource.name().as_str()), (kind, name));
             assert_eq!(resource.to_string(), shown);

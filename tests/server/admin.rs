@@ -1,5 +1,7 @@
 //! What administrators do: configs, partitions, records, sizes, the cluster.
 
+use std::net::Shutdown;
+
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
@@ -23,7 +25,8 @@ use kafka_protocol::messages::{
 use crate::support::ENGINES;
 use crate::support::batch::{self, of};
 use crate::support::client::{Client, text};
-use crate::support::process::Launch;
+use crate::support::process::{Broker, Launch};
+use crate::support::wait;
 
 const OFFSET_OUT_OF_RANGE: i16 = 1;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
@@ -38,6 +41,7 @@ const NO_REASSIGNMENT_IN_PROGRESS: i16 = 85;
 /// Kinds of things that have configs.
 const OF_TOPIC: i8 = 2;
 const OF_BROKER: i8 = 4;
+const OF_LOGGERS: i8 = 8;
 
 /// Kafka's numbers of where a value comes from.
 const FROM_TOPIC: i8 = 1;
@@ -45,6 +49,7 @@ const FROM_BROKER: i8 = 2;
 const FROM_ALL_BROKERS: i8 = 3;
 const FROM_FILE: i8 = 4;
 const FROM_DEFAULT: i8 = 5;
+const FROM_LOGGER: i8 = 6;
 
 /// Kafka's number of a type.
 const LIST: i8 = 7;
@@ -101,6 +106,49 @@ fn value(client: &mut Client, of: (i8, &str), config: &str) -> (String, i8, Vec<
     assert!(found.documentation.is_some_and(|text| !text.is_empty()), "{config} is explained");
     let value = found.value.map_or_else(String::new, |value| value.to_string());
     (value, found.config_source, found.synonyms.iter().map(|it| it.source).collect())
+}
+
+/// A client that leaves in the middle of a frame, which is worth a line of level INFO; its address.
+fn leave_in_a_frame(broker: &Broker) -> String {
+    let mut client = broker.connect();
+    let name = client.stream().local_addr().expect("it is connected").to_string();
+    client.send(&[0, 0, 0, 100, 0]).expect("it is taken");
+    client.stream().shutdown(Shutdown::Write).expect("it is connected");
+    client.receive().expect_err("the server hangs up, too");
+    name
+}
+
+#[test]
+fn levels_of_loggers_are_changed_while_it_runs() {
+    let broker = Launch::new("uring").shards(2).wrapped(["env", "RUST_LOG=error"]).start();
+    let mut client = broker.connect();
+    let level = |client: &mut Client, broker| {
+        let found = described(client, (OF_LOGGERS, broker), "uringlog.shard");
+        assert_eq!((found.config_source, found.synonyms.len()), (FROM_LOGGER, 0));
+        found.value.map_or_else(String::new, |value| value.to_string())
+    };
+    let set = |level| ("uringlog.shard", SET, Some(level));
+    assert_eq!(level(&mut client, "1"), "ERROR");
+    let unseen = leave_in_a_frame(&broker);
+    assert_eq!(alter(&mut client, (OF_LOGGERS, "1"), set("DEBUG"), true), 0);
+    assert_eq!(level(&mut client, "1"), "ERROR", "it was only a question");
+    assert_eq!(alter(&mut client, (OF_LOGGERS, "1"), set("DEBUG"), false), 0);
+    assert_eq!(level(&mut client, "2"), "DEBUG", "both shards are the one broker");
+    let seen = leave_in_a_frame(&broker);
+    wait::until("a line about it", || broker.output().contains(&seen));
+    assert!(!broker.output().contains(&unseen), "{}", broker.output());
+    for (resource, change, expected) in [
+        ("1", ("no.such", SET, Some("DEBUG")), INVALID_CONFIG),
+        ("1", set("LOUD"), INVALID_CONFIG),
+        ("1", ("root", DELETE, None), INVALID_REQUEST),
+        ("3", set("INFO"), INVALID_REQUEST),
+        ("x", set("INFO"), INVALID_REQUEST),
+    ] {
+        let found = alter(&mut client, (OF_LOGGERS, resource), change, false);
+        assert_eq!(found, expected, "{resource} {change:?}");
+    }
+    assert_eq!(alter(&mut client, (OF_LOGGERS, "1"), ("uringlog.shard", DELETE, None), false), 0);
+    assert_eq!(level(&mut client, "1"), "ERROR");
 }
 
 #[test]

@@ -47,6 +47,7 @@ impl Held {
             advertise: None,
             shards: 1,
             engine,
+            log_levels: None,
             faults: Some(faults.clone()),
         };
         let server = Server::start(options).expect("it starts");

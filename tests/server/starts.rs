@@ -111,6 +111,7 @@ fn start(engine: EngineChoice, directory: &Path, faults: FaultHook) -> Server {
         advertise: None,
         shards: 2,
         engine,
+        log_levels: None,
         faults: Some(faults),
     };
     Server::start(options).expect("it starts")

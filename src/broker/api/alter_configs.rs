@@ -13,7 +13,8 @@ use kafka_protocol::messages::alter_configs_response::{
     AlterConfigsResourceResponse, AlterConfigsResponse,
 };
 
-use crate::broker::alterations::{self, Alteration};
+use crate::broker::alterations::{self, Alteration, kind};
+use crate::broker::api::describe_configs::log_levels;
 use crate::broker::api::text;
 use crate::broker::config::ServerConfig;
 use crate::broker::errors::Refusal;
@@ -90,22 +91,39 @@ pub(super) async fn alter(
             let message = "Each resource must appear at most once.";
             Err(Refusal::new(ErrorCode::InvalidRequest, message))
         } else {
-            wanted.and_then(|alteration| Ok((find(node, name)?, alteration)))
+            wanted.and_then(|alteration| find(node, name, (alteration, is_trial)))
         };
-        decided.push(found.map(|(resource, alteration)| {
-            changes.push(decide((node.shared.clone(), current.clone()), resource, alteration));
+        decided.push(found.map(|change| {
+            let change = change.map(|(resource, alteration)| {
+                decide((node.shared.clone(), current.clone()), resource, alteration)
+            });
+            let is_open = change.is_some();
+            changes.extend(change);
+            is_open
         }));
     }
     let mut outcomes = node.change(changes, is_trial).await.into_iter();
-    let outcome = |decided: Result<(), Refusal>| {
-        decided.and_then(|()| outcomes.next().expect("every change is answered"))
+    let outcome = |decided: Result<bool, Refusal>| match decided? {
+        true => outcomes.next().expect("every change is answered"),
+        false => Ok(()),
     };
     names.into_iter().zip(decided.into_iter().map(outcome)).collect()
 }
 
-fn find(node: &Node, (kind, name): &(i8, String)) -> Result<ConfigResource, Refusal> {
+/// What is to be changed in the metadata log. Levels of loggers are changed here and now, since
+/// they are this process's; as in Kafka not all of them at once.
+fn find(
+    node: &Node,
+    (kind, name): &(i8, String),
+    (alteration, is_trial): (Alteration, bool),
+) -> Result<Option<(ConfigResource, Alteration)>, Refusal> {
+    if let (kind::BROKER_LOGGER, Alteration::Some(levels)) = (*kind, &alteration) {
+        log_levels(node, name)?.alter(levels, is_trial)?;
+        return Ok(None);
+    }
     let is_ours = |id| node.shared.brokers.iter().any(|(known, _, _)| known.0 == id);
-    alterations::resource(*kind, name, is_ours, node.shared.node)
+    let resource = alterations::resource(*kind, name, is_ours, node.shared.node)?;
+    Ok(Some((resource, alteration)))
 }
 
 /// The settings of the metadata log, and the server's with them.

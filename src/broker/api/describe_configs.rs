@@ -1,5 +1,5 @@
 //! DescribeConfigs (32), versions 1 to 4: settings of topics, of this broker, of groups and of
-//! subscriptions to clients' metrics.
+//! subscriptions to clients' metrics; levels of what this broker logs.
 //!
 //! - A broker is named by its id; every shard's id means the one broker that they are. An empty
 //!   name asks for what was set for all brokers.
@@ -18,6 +18,7 @@ use crate::broker::alterations::{self, kind};
 use crate::broker::api::text;
 use crate::broker::config::{self, ConfigSource, Described, Synonym};
 use crate::broker::errors::Refusal;
+use crate::broker::log_levels::LogLevels;
 use crate::broker::node::Node;
 use crate::format::kraft::ConfigResource;
 use crate::format::names::TopicName;
@@ -91,11 +92,32 @@ fn entries(node: &Node, resource: &DescribeConfigsResource) -> Result<Vec<Descri
             let own = set(ConfigResource::Group(name.to_owned()));
             Ok(config::describe_group(&node.config(), &own))
         }
+        kind::BROKER_LOGGER if name.is_empty() => {
+            Err(invalid("Broker id must not be empty".to_owned()))
+        }
         kind::BROKER_LOGGER => {
-            Err(invalid("log levels are set at the start, by RUST_LOG".to_owned()))
+            let levels = log_levels(node, name)?.all().into_iter();
+            Ok(levels.map(|(logger, level)| config::describe_logger(logger, level)).collect())
         }
         other => Err(invalid(format!("resources of type {other} have no configs here"))),
     }
+}
+
+/// The levels of the broker of this name: every shard's id means the one broker that they are.
+///
+/// # Errors
+/// INVALID_REQUEST: it is another broker's name or none; levels are the embedding program's.
+pub(super) fn log_levels<'a>(node: &'a Node, name: &str) -> Result<&'a LogLevels, Refusal> {
+    let invalid = |message: String| Refusal::new(ErrorCode::InvalidRequest, message);
+    let id: i32 = name
+        .parse()
+        .map_err(|_| invalid(format!("Node id must be an integer, but it is: {name}")))?;
+    if !node.shared.brokers.iter().any(|(known, _, _)| known.0 == id) {
+        let expected = node.shared.node.0;
+        return Err(invalid(format!("Unexpected node id. Expected {expected}, but received {id}")));
+    }
+    let levels = node.shared.log_levels.as_deref();
+    levels.ok_or_else(|| invalid("this server's program sets what it logs".to_owned()))
 }
 
 /// As Kafka cuts a topic config's synonyms: those that stand before the strongest of the server's

@@ -18,6 +18,8 @@ pub enum ConfigSource {
     DynamicBroker,
     /// Set at run time for all brokers.
     DynamicDefaultBroker,
+    /// The level of a logger.
+    BrokerLogger,
     /// Set on the subscription.
     ClientMetrics,
     /// Set on the group.
@@ -35,6 +37,7 @@ impl ConfigSource {
             ConfigSource::DynamicTopic => 1,
             ConfigSource::DynamicBroker => 2,
             ConfigSource::DynamicDefaultBroker => 3,
+            ConfigSource::BrokerLogger => 6,
             ConfigSource::ClientMetrics => 7,
             ConfigSource::Group => 8,
             ConfigSource::StaticBroker => 4,
@@ -141,6 +144,19 @@ pub(super) fn server_synonyms(server: &ServerConfig, names: &[&'static str]) -> 
     synonyms
         .extend(of(ConfigSource::Default, &|name| Some(table::server(name)?.default?.to_owned())));
     synonyms
+}
+
+/// A logger and its level; Kafka tells of no type.
+pub fn describe_logger(name: &'static str, level: &str) -> Described {
+    Described {
+        name,
+        value: Some(level.to_owned()),
+        source: ConfigSource::BrokerLogger,
+        synonyms: Vec::new(),
+        type_code: TypeCode(0),
+        is_read_only: false,
+        documentation: "",
+    }
 }
 
 /// All settings of the server.

@@ -32,7 +32,7 @@ pub struct Offsets {
 pub enum Config {
     /// Show settings.
     Describe {
-        /// topic/NAME, broker/ID, or brokers for what holds of all brokers.
+        /// topic/NAME, group/NAME, broker/ID, loggers/ID, or brokers for what holds of all brokers.
         #[arg(value_name = "RESOURCE")]
         target: Target,
         /// Show defaults too.
@@ -44,7 +44,7 @@ pub enum Config {
     },
     /// Change settings, all or none.
     Set {
-        /// topic/NAME, broker/ID, or brokers for what holds of all brokers.
+        /// topic/NAME, group/NAME, broker/ID, loggers/ID, or brokers for what holds of all brokers.
         #[arg(value_name = "RESOURCE")]
         target: Target,
         /// Settings and their values.
@@ -59,7 +59,7 @@ pub enum Config {
     },
     /// Let settings go back to their defaults.
     Unset {
-        /// topic/NAME, broker/ID, or brokers for what holds of all brokers.
+        /// topic/NAME, group/NAME, broker/ID, loggers/ID, or brokers for what holds of all brokers.
         #[arg(value_name = "RESOURCE")]
         target: Target,
         /// Settings.

@@ -77,7 +77,7 @@ fn what_is_wrong_is_said() {
         ("consume t --with colour", "timestamp, topic, partition, offset, key, headers, all"),
         ("offsets t --at yesterday", "is no time"),
         ("offsets --partition 1", "<TOPICS>"),
-        ("config describe t", "topic/NAME, broker/ID or brokers"),
+        ("config describe t", "topic/NAME, group/NAME, broker/ID, loggers/ID or brokers"),
         ("config set topic/t", "<NAME=VALUE>"),
         ("group reset g", "--to-earliest"),
         ("group reset g --to-earliest --to-latest", "cannot be used with"),

@@ -116,10 +116,11 @@ pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
 
 /// Bytes read at once.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// The same where only heads are looked at and batches are small.
-const NEAR_HEADS_BYTES: u64 = 64 << 10;
-/// From this size of batches on it is quicker to read each head by itself.
-const FAR_BYTES: u64 = 4096;
+/// The same where batches are lent to others: small enough to be in a cache still when they are
+/// looked at.
+const LENT_WINDOW_BYTES: u64 = 512 << 10;
+/// Largest batch that is lent. Of larger ones each head is read by itself.
+const LENT_BYTES_MAX: u64 = 64 << 10;
 /// Offset, size, CRC and magic, which every format begins with.
 const HEAD_BYTES: u64 = 17;
 /// Offset and size, which the size doesn't count.
@@ -131,16 +132,26 @@ pub const CRC_FROM: usize = 21;
 /// Where a batch of format 2 says how far its last offset is from its first.
 pub const LAST_OFFSET_DELTA_AT: u64 = 23;
 
+/// Bytes of a file that are in memory.
+#[derive(Clone, Default, Debug)]
+pub struct Window {
+    /// What they are.
+    pub bytes: Arc<Vec<u8>>,
+    /// Where in the file the first one is.
+    pub at: u64,
+}
+
 /// A `.log` file and the part of it that was read last.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
     file: Arc<File>,
     length: u64,
-    window: Vec<u8>,
-    window_at: u64,
-    /// Whether only the heads of batches are looked at here.
-    reads_heads: bool,
+    window: Window,
+    /// Whether batches are lent, and only their heads looked at here.
+    lends: bool,
+    /// Former windows, which others may still have.
+    lent: Vec<Arc<Vec<u8>>>,
     /// Of the batch that was found last.
     last_size: u64,
 }
@@ -176,9 +187,9 @@ impl LogFile {
             path: path.to_owned(),
             file: Arc::new(file),
             length,
-            window: Vec::new(),
-            window_at: 0,
-            reads_heads: false,
+            window: Window::default(),
+            lends: false,
+            lent: Vec::new(),
             last_size: 0,
         })
     }
@@ -198,19 +209,43 @@ impl LogFile {
         self.file.clone()
     }
 
-    /// From now on the heads of batches are what is looked at: of large batches nothing else is
-    /// read.
+    /// From now on the heads of batches are what is looked at here: of large batches nothing else
+    /// is read, small ones can be [lent](LogFile::lend).
     pub fn read_heads(&mut self) {
-        self.reads_heads = true;
+        self.lends = true;
+    }
+
+    /// The part of the file that holds all of this batch, for others to read; `None` when the batch
+    /// is large, and better read where it is looked at. The window stays the same over many
+    /// batches.
+    ///
+    /// # Errors
+    /// [`LogFileError::Read`].
+    pub fn lend(&mut self, found: Found) -> Result<Option<&Window>, LogFileError> {
+        if LENT_BYTES_MAX < found.size {
+            return Ok(None);
+        }
+        self.bytes(found.at, found.size)?;
+        Ok(Some(&self.window))
     }
 
     /// Bytes to read when some are wanted that aren't at hand.
     fn window_bytes(&self) -> u64 {
-        match self.reads_heads {
+        match self.lends {
             false => WINDOW_BYTES,
-            true if self.last_size < FAR_BYTES => NEAR_HEADS_BYTES,
+            true if self.last_size <= LENT_BYTES_MAX => LENT_WINDOW_BYTES,
             true => u64_of(HEADER_BYTES),
         }
+    }
+
+    /// A window that nobody else has.
+    fn free_window(&mut self) -> &mut Vec<u8> {
+        if Arc::strong_count(&self.window.bytes) != 1 {
+            let free = self.lent.iter().position(|window| Arc::strong_count(window) == 1);
+            let next = free.map_or_else(Arc::default, |place| self.lent.swap_remove(place));
+            self.lent.push(std::mem::replace(&mut self.window.bytes, next));
+        }
+        Arc::get_mut(&mut self.window.bytes).expect("it was looked for")
     }
 
     /// So many bytes of the file; they are there.
@@ -218,16 +253,18 @@ impl LogFile {
     /// # Errors
     /// [`LogFileError::Read`].
     pub fn bytes(&mut self, at: u64, count: u64) -> Result<&[u8], LogFileError> {
-        let window_end = self.window_at + u64_of(self.window.len());
-        if at < self.window_at || window_end < at + count {
+        let window_end = self.window.at + u64_of(self.window.bytes.len());
+        if at < self.window.at || window_end < at + count {
             let wanted = count.max(self.window_bytes()).min(self.length - at);
-            self.window.resize(usize_of(wanted), 0);
-            self.window_at = at;
-            let read = self.file.read_exact_at(&mut self.window, at);
+            let file = self.file.clone();
+            let window = self.free_window();
+            window.resize(usize_of(wanted), 0);
+            let read = file.read_exact_at(window, at);
+            self.window.at = at;
             read.map_err(LogFileError::read(&self.path))?;
         }
-        let from = usize_of(at - self.window_at);
-        Ok(&self.window[from..from + usize_of(count)])
+        let from = usize_of(at - self.window.at);
+        Ok(&self.window.bytes[from..from + usize_of(count)])
     }
 
     /// Where the next bytes lie that were ever written, from `at` on; `None` when there are none.

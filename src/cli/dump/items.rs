@@ -264,11 +264,11 @@ impl BatchItem {
     fn write_text(&self, out: &mut String) -> std::fmt::Result {
         let header = &self.header;
         self.write_front(out);
-        decimal::put_u64(out, " position: ", self.at);
+        decimal::put(out, " position: ", self.at);
         out.push(' ');
         out.push_str(self.time_label());
         decimal::put(out, ": ", header.max_timestamp.0);
-        decimal::put_u64(out, " size: ", header.size.0);
+        decimal::put(out, " size: ", header.size.0);
         decimal::put(out, " magic: ", self.magic);
         out.push_str(" compresscodec: ");
         out.push_str(self.codec.name());

@@ -1,6 +1,6 @@
 //! A log's batches without their records. One thread goes from header to header and prints, others
-//! read the batches and compute their CRCs: the order of lines is that of the file, and so is the
-//! place where damage ends them.
+//! compute the CRCs: the order of lines is that of the file, and so is the place where damage ends
+//! them. Small batches are read by the one that finds them, large ones by the one that checks them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::thread;
 use super::items::{BatchItem, Item};
 use super::log::{self, Records};
 use super::{DumpError, legacy};
-use crate::cli::log_file::{CRC_FROM, Found, LogFile, LogFileError};
+use crate::cli::log_file::{CRC_FROM, Found, LogFile, LogFileError, Window};
 use crate::format::batch::{HEADER_BYTES, MAGIC_V2};
 use crate::units::{u64_of, usize_of};
 
@@ -35,6 +35,8 @@ type Checked = io::Result<Batches>;
 /// Some batches to check, and where they go then.
 struct Job {
     batches: Batches,
+    /// What holds all of them, when they were small.
+    window: Option<Window>,
     back: SyncSender<Checked>,
 }
 
@@ -60,6 +62,7 @@ pub fn dump(log: &mut LogFile, end: u64, records: &mut Records<'_, '_>) -> Resul
             jobs,
             file: &file,
             next: Batches::new(),
+            window: None,
             under_way: VecDeque::new(),
             piece: Piece::default(),
         };
@@ -76,7 +79,7 @@ fn work(file: &File, queue: &Mutex<Receiver<Job>>) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(mut job) = next else { return };
-        let outcome = check(file, &mut job.batches, &mut piece);
+        let outcome = check(file, (&mut job.batches, job.window.take()), &mut piece);
         // Nobody waits for it any more when output has failed.
         let _gone = job.back.send(outcome.map(|()| job.batches));
     }
@@ -108,6 +111,8 @@ struct Walk<'a> {
     file: &'a File,
     /// Not yet given to anybody.
     next: Batches,
+    /// What holds all of these, when they are small.
+    window: Option<Window>,
     /// In the order of the file.
     under_way: VecDeque<Receiver<Checked>>,
     piece: Piece,
@@ -131,6 +136,7 @@ impl Walk<'_> {
             }
             let header = log.head(found)?;
             let Ok(codec) = header.codec() else { return Ok(Stop::Codec(found)) };
+            self.look_at(log.lend(found)?)?;
             let (magic, at) = (found.magic, found.at);
             self.next.push((found, BatchItem { header, magic, at, codec, is_valid: false }));
             bytes += found.size;
@@ -143,6 +149,15 @@ impl Walk<'_> {
         Ok(Stop::End(at))
     }
 
+    /// Where the next batch lies; those that lie elsewhere are given away.
+    fn look_at(&mut self, lent: Option<&Window>) -> Result<(), DumpError> {
+        if self.window.as_ref().map(|window| window.at) != lent.map(|window| window.at) {
+            self.hand_over()?;
+            self.window = lent.cloned();
+        }
+        Ok(())
+    }
+
     /// Gives what was collected to a thread.
     fn hand_over(&mut self) -> Result<(), DumpError> {
         if self.next.is_empty() {
@@ -150,11 +165,13 @@ impl Walk<'_> {
         }
         let (back, checked) = mpsc::sync_channel(1);
         let mut batches = std::mem::take(&mut self.next);
+        let window = self.window.clone();
         if self.threads == 0 {
-            let outcome = check(self.file, &mut batches, &mut self.piece);
+            let outcome = check(self.file, (&mut batches, window), &mut self.piece);
             back.send(outcome.map(|()| batches)).expect("its receiver is here");
         } else {
-            self.jobs.send(Job { batches, back }).expect("the threads wait for jobs");
+            let job = Job { batches, window, back };
+            self.jobs.send(job).expect("the threads wait for jobs");
         }
         self.under_way.push_back(checked);
         Ok(())
@@ -201,13 +218,25 @@ impl Piece {
     }
 }
 
-/// Computes the CRCs of batches that lie one behind the other.
-fn check(file: &File, batches: &mut Batches, piece: &mut Piece) -> io::Result<()> {
+/// Computes the CRCs of batches that lie one behind the other, in memory or still in the file.
+fn check(
+    file: &File,
+    (batches, window): (&mut Batches, Option<Window>),
+    piece: &mut Piece,
+) -> io::Result<()> {
+    let is_whole = |found: &Found| u64_of(HEADER_BYTES) <= found.size;
+    if let Some(Window { bytes, at }) = window {
+        for (found, item) in batches.iter_mut().filter(|(found, _)| is_whole(found)) {
+            let (from, end) = (usize_of(found.at - at), usize_of(found.end() - at));
+            item.is_valid = crc32c::crc32c(&bytes[from + CRC_FROM..end]) == item.header.crc;
+        }
+        return Ok(());
+    }
     let Some(last) = batches.last().map(|(found, _)| found.end()) else { return Ok(()) };
     // What was read for other batches may have changed since.
     piece.bytes.clear();
     for (found, item) in batches {
-        if found.size < u64_of(HEADER_BYTES) {
+        if !is_whole(found) {
             continue;
         }
         let (mut from, mut crc) = (found.at + u64_of(CRC_FROM), 0);

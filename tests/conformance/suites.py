@@ -56,13 +56,19 @@ def must(command, cwd, what):
         raise RuntimeError(f"{what} failed, {log} says:\n{log.read_text()[-2000:]}")
 
 
-def scripts_of_kafka(folder):
-    """A folder like Kafka's `bin`, for tests that call its scripts."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for tool in ("topics", "configs", "acls", "console-producer", "console-consumer"):
-        script = folder / f"kafka-{tool}.sh"
-        script.write_text(f'#!/bin/sh\nexec "{lib.KAFKA}" {tool} "$@"\n')
+def folder_of_kafka(home):
+    """A folder like Kafka's own, for tests that call its scripts or compile against its jars."""
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    tools = ("topics", "configs", "acls", "console-producer", "console-consumer")
+    commands = {**{it: it for it in tools}, "run-class": "java"}
+    for name, command in commands.items():
+        script = home / "bin" / f"kafka-{name}.sh"
+        script.write_text(f'#!/bin/sh\nexec "{lib.KAFKA}" {command} "$@"\n')
         script.chmod(0o755)
+    jars = subprocess.run([lib.KAFKA, "jars"], stdout=subprocess.PIPE, text=True, check=True)
+    if not (home / "libs").is_symlink():
+        (home / "libs").symlink_to(jars.stdout.strip())
+    return home
 
 
 class Librdkafka:
@@ -99,10 +105,16 @@ class Librdkafka:
         self.WHAT = (f"librdkafka {self.version}, its test runner, {'quick' if is_quick else 'full'},"
                      f" group.protocol={protocol}; one replica, no ACLs")
 
+    # What the runner lacks skips or fails the tests that want it, with any broker: nothing is
+    # disabled here that a test against one plain broker asks for.
+    CONFIGURE = ("--disable-gssapi", "--disable-curl", "--disable-zstd", "--disable-optimization")
+
     def built(self):
+        """Built anew after a change of the options or the changes: they are in the stamp."""
         home = CACHE / f"librdkafka-{self.version}"
         runner = home / "tests" / "test-runner"
-        if runner.exists():
+        stamp, wanted = home / "conformance-stamp", repr((self.CONFIGURE, self.CHANGES))
+        if stamp.exists() and stamp.read_text() == wanted:
             return runner
         CACHE.mkdir(parents=True, exist_ok=True)
         fetch = CACHE / "fetch"
@@ -119,11 +131,18 @@ class Librdkafka:
             if times == 0 and instead not in text:
                 raise RuntimeError(f"{path} has no {pattern} any more")
             (home / "tests" / path).write_text(changed)
-        must(["./configure", "--disable-ssl", "--disable-gssapi", "--disable-curl",
-              "--disable-zstd", "--disable-optimization"], home, "configure")
+        must(["./configure", *self.CONFIGURE], home, "configure")
+        options = (home / "config.h").read_text()
+        for wish in ("WITH_SSL 1", "WITH_RAPIDJSON 1"):
+            if f"#define {wish}" not in options:
+                raise RuntimeError(f"librdkafka was configured without {wish}: {home}/config.log")
         for folder, target in (("src", "librdkafka.a"), ("src-cpp", "librdkafka++.a"),
                                ("tests", "test-runner")):
             must(["make", "-j2", "-C", folder, target], home, f"make {target}")
+        # Its Java clients, once: tests that run beside each other would compile them together.
+        kafka = folder_of_kafka(home / "kafka")
+        must(["make", "-C", "tests/java", f"KAFKA_PATH={kafka}"], home, "make java")
+        stamp.write_text(wanted)
         return runner
 
     def fetched(self, folder):
@@ -142,7 +161,7 @@ class Librdkafka:
         """Several at a time, since most of them mostly wait; what fails is run once more alone."""
         runner = self.built()
         (work / "test.conf").write_text(f"bootstrap.servers={broker.bootstrap}\n")
-        scripts_of_kafka(work / "tools" / "bin")
+        folder_of_kafka(work / "tools")
         sources = sorted(runner.parent.glob("[0-9][0-9][0-9][0-9]-*.c*"))
         names = [it.stem for it in sources if not self.SKIPPED.match(it.stem)]
         names = [it for it in names if not self.chosen or it[:4] in self.chosen]

@@ -5,7 +5,7 @@ raw results side by side.
   scripts/conformance [SUITE ...]      runs them (all by default) and writes results/conformance.md
   scripts/conformance --table          only writes the table, from the results that are there
 
-Each suite leaves results/conformance/SUITE.json: {"suite", "what", "command", "date", "seconds",
+Each suite leaves results/conformance/SUITE.json: {"suite", "what", "date", "seconds",
 "cases": [{"case", "kafka", "uringlog", "uringlog-2"}]}
 (uringlog-2 has two shards), where an outcome is "pass", "fail", "skip" or a number of
 records that were moved and compared, and what failed with its last lines in SUITE-BROKER.log (not
@@ -48,11 +48,13 @@ SHARDS = {"uringlog": 1, "uringlog-2": 2}
 TITLES = {"kafka": "Kafka", "uringlog": "uringlog", "uringlog-2": "uringlog, 2 shards"}
 
 
-def broker(name, work, binary):
+def broker(suite, name, work, binary):
+    more = getattr(suite, "SETTINGS", ())
     if name == "kafka":
-        return server.StockKafka(work / "kafka", 1, BOTH)
-    shards = SHARDS[name]
-    return server.Uringlog(work / "uringlog", binary, "auto", "page-cache", shards, SETTINGS)
+        return server.StockKafka(work / "kafka", 1, (*BOTH, *more))
+    # uringlog refuses a name that is given twice; in a file of Kafka's the last one counts.
+    settings = tuple({it.split("=")[0]: it for it in (*SETTINGS, *more)}.values())
+    return server.Uringlog(work / "uringlog", binary, "auto", "page-cache", SHARDS[name], settings)
 
 
 def run(suite, binary, name):
@@ -60,7 +62,7 @@ def run(suite, binary, name):
     outcomes = {}
     with tempfile.TemporaryDirectory() as work:
         work = Path(work)
-        target = broker(name, work, binary)
+        target = broker(suite, name, work, binary)
         target.start()
         began = time.monotonic()
         try:
@@ -121,11 +123,14 @@ def counts(cases, name):
 
 # Why a case fails where Kafka with one node passes, when it is no fault to be mended there.
 EXPLAINED = {
-    ("librdkafka-classic", "0081-admin", "uringlog-2"):
+    ("0081-admin", "uringlog-2"):
         "it names the broker of each new partition; which shard a partition belongs to is decided "
         "by uringlog",
-    ("kafka-python", "test_admin_integration.py::test_alter_partition_reassignments",
-     "uringlog-2"):
+    ("0118-commit_rebalance", "uringlog-2"):
+        "a race of the test, which Kafka loses too: with no delay before a group's first "
+        "generation the consumer that is closed may be alone in it, and commits while the other "
+        "joins; with the delay (full mode) it passes",
+    ("test_admin_integration.py::test_alter_partition_reassignments", "uringlog-2"):
         "it asks for a replica on every broker; shards are brokers of one replica",
 }
 
@@ -134,15 +139,26 @@ HEAD = """# Conformance
 
 Other people's suites and tools against stock Apache Kafka 4.3.1 and against uringlog, by the same
 commands on the same machine: `scripts/conformance`. Raw results stand in `results/conformance/`.
-Most of what fails on both wants an authorizer, other node ids, or segments below 1 MiB, which
-Kafka 4 refuses; what failed on Kafka alone was not looked into (the machine was loaded). Cells are
-passed / failed / skipped (by the suite itself: mocks, security, other versions). What passes against
-Kafka and is missing from a run against uringlog counts as what only Kafka passes.
+Most of what fails on both wants an authorizer, or other node ids; in librdkafka's they are 0109,
+0115 and 0119, whose ACLs a stock broker refuses. Cells are passed / failed / skipped (by the suite
+itself: mocks, security, other versions). What passes against Kafka and is missing from a run
+against uringlog counts as what only Kafka passes.
 """
+
+NOT_RUN = """
+## What is not run
+
+- librdkafka's tests that talk to no broker (0000, 0009, 0062, 0066, 0078, and whatever the runner
+  counts as local or a mock), the endless one (8000), and 2.15's of share groups (0170 to 0190),
+  which uringlog does not serve.
+- librdkafka's full mode with `group.protocol=consumer`, and that of 2.15.
+- What librdkafka's runner skips by itself: 0028 and 0047 (known issues of the client), 0092
+  (message versions that Kafka 4 has removed), 0097, 0126, 0135 and 0142 (TLS, SASL), 0101
+  (followers), 1000 (by hand)."""
 
 
 def told(suite, case, name):
-    why = EXPLAINED.get((suite, case, name))
+    why = EXPLAINED.get((case, name))
     return f"{suite}: {case} ({TITLES[name]}){': ' if why else ''}{why or ''}"
 
 
@@ -171,6 +187,7 @@ def table():
             lines.append(row([suite.NAME, suite.WHAT, *["not run"] * len(TITLES), "-", "-"]))
     lines += ["", "## What passes only against Kafka", ""]
     lines += [f"- {it}" for it in worse] or ["Nothing."]
+    lines.append(NOT_RUN)
     for it in found:
         lines += ["", f"## {it['suite']}", "", row(["case", *TITLES.values()])]
         lines.append(rule(1 + len(TITLES)))

@@ -86,10 +86,12 @@ pub enum SnapshotError {
     Bytes(#[from] CompactError),
 }
 
-/// The file's bytes; Kafka gets the same from the same producers, since it is put in Kafka's order.
-pub fn encode(entries: &[ProducerEntry]) -> Vec<u8> {
+/// The file's bytes, of producers in the order in which they came; `most` is how many of them were
+/// known at once, now or before. Kafka gets the same from the same producers, since they are put in
+/// Kafka's order.
+pub fn encode(entries: &[ProducerEntry], most: usize) -> Vec<u8> {
     let mut sorted: Vec<&ProducerEntry> = entries.iter().collect();
-    java_order(&mut sorted);
+    java_order(&mut sorted, most);
     let mut out = Vec::with_capacity(ENTRIES_AT + entries.len() * ENTRY_BYTES);
     out.extend_from_slice(&VERSION.to_be_bytes());
     out.extend_from_slice(&[0; size_of::<u32>()]);
@@ -171,20 +173,37 @@ fn take(reader: &mut Reader<'_>) -> Result<ProducerEntry, CompactError> {
 }
 
 /// The order in which a Java `HashMap<Long, ...>` goes through these keys: by bucket, and within
-/// a bucket in the order in which they came, here taken to be by id. The table has 16 buckets at
-/// first and doubles when more than three quarters as many keys are in it.
-fn java_order(entries: &mut [&ProducerEntry]) {
+/// a bucket in the order in which they came. The table has 16 buckets at first, doubles when more
+/// than three quarters as many keys are in it, and never shrinks.
+fn java_order(entries: &mut [&ProducerEntry], most: usize) {
     let mut buckets = 16_usize;
-    while buckets / 4 * 3 < entries.len() {
+    while buckets / 4 * 3 < most.max(entries.len()) {
         buckets *= 2;
     }
-    let bucket = |id: ProducerId| {
-        let [a, b, c, d, e, f, g, h] = id.0.to_be_bytes();
-        let hash = u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h]);
-        let spread = hash ^ (hash >> 16);
-        usize::try_from(spread).expect("32 bits fit") & (buckets - 1)
-    };
-    entries.sort_by_key(|entry| (bucket(entry.producer_id), entry.producer_id));
+    while buckets < BUCKETS_OF_TREES && is_crowded(entries, buckets) {
+        buckets *= 2;
+    }
+    entries.sort_by_key(|entry| bucket(entry.producer_id, buckets));
+}
+
+/// Tables of so many buckets or more keep a crowded one as a tree; smaller ones grow instead.
+const BUCKETS_OF_TREES: usize = 64;
+/// A bucket with more keys is crowded.
+const KEYS_PER_BUCKET: usize = 8;
+
+fn is_crowded(entries: &[&ProducerEntry], buckets: usize) -> bool {
+    let mut counts = [0_usize; BUCKETS_OF_TREES];
+    for entry in entries {
+        counts[bucket(entry.producer_id, buckets)] += 1;
+    }
+    counts.iter().any(|count| KEYS_PER_BUCKET < *count)
+}
+
+fn bucket(id: ProducerId, buckets: usize) -> usize {
+    let [a, b, c, d, e, f, g, h] = id.0.to_be_bytes();
+    let hash = u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h]);
+    let spread = hash ^ (hash >> 16);
+    usize::try_from(spread).expect("32 bits fit") & (buckets - 1)
 }
 
 #[cfg(test)]
@@ -211,11 +230,11 @@ mod tests {
 
     #[test]
     fn an_empty_snapshot_has_ten_bytes_and_one_producer_46_more() {
-        assert_eq!(encode(&[]).len(), 10);
-        let one = encode(&[entry(7)]);
+        assert_eq!(encode(&[], 0).len(), 10);
+        let one = encode(&[entry(7)], 1);
         assert_eq!(one.len(), 56);
         assert_eq!(decode(&one), Ok(vec![entry(7)]));
-        assert_eq!(decode(&encode(&[])), Ok(vec![]));
+        assert_eq!(decode(&encode(&[], 0)), Ok(vec![]));
     }
 
     #[test]
@@ -223,18 +242,29 @@ mod tests {
         // 17 and 1 share a bucket of 16; 65,536 is spread to bucket 1 by its upper half.
         let ids = |ids: &[i64]| {
             let entries: Vec<_> = ids.iter().copied().map(entry).collect();
-            let read = decode(&encode(&entries)).expect("just written");
+            let read = decode(&encode(&entries, 0)).expect("just written");
             read.iter().map(|it| it.producer_id.0).collect::<Vec<_>>()
         };
-        assert_eq!(ids(&[65_536, 17, 2, 1, 16]), [16, 1, 17, 65_536, 2]);
+        assert_eq!(ids(&[65_536, 17, 2, 1, 16]), [16, 65_536, 17, 1, 2]);
         // With 13 of them there are 32 buckets, and 16 comes behind 15.
         let many: Vec<i64> = (4..17).collect();
         assert_eq!(ids(&many), many);
+        // Nine in a bucket make a table of 32, although it is not three quarters full.
+        let nine: Vec<i64> = (0..9).map(|it| 16 * it).collect();
+        assert_eq!(ids(&nine), [0, 32, 64, 96, 128, 16, 48, 80, 112]);
+    }
+
+    #[test]
+    fn the_table_stays_as_large_as_it_once_was() {
+        let entries = [entry(16), entry(1)];
+        let read = |most| decode(&encode(&entries, most)).expect("just written");
+        assert_eq!(read(12)[0].producer_id, ProducerId(16));
+        assert_eq!(read(13)[0].producer_id, ProducerId(1));
     }
 
     #[test]
     fn damage_is_named() {
-        let good = encode(&[entry(7)]);
+        let good = encode(&[entry(7)], 1);
         let mut bytes = good.clone();
         bytes[1] = 2;
         assert_eq!(decode(&bytes), Err(SnapshotError::Version(2)));

@@ -20,7 +20,6 @@ use super::roll;
 use super::segment::{ActiveSegment, Beginning, EndSnapshot, Largest, SealedSegment, SegmentFiles};
 use crate::disk::plan::Parts;
 use crate::disk::{DiskError, FileId, Plan, Step};
-use crate::format::producer_snapshot;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId, byte_count};
 
 /// What a log is, apart from its records.
@@ -367,7 +366,7 @@ impl PartitionLog {
             return None;
         }
         (self.last_snapshot, self.has_last_snapshot) = (at, true);
-        let bytes = producer_snapshot::encode(&self.producers.entries());
+        let bytes = self.producers.snapshot();
         Some(EndSnapshot { file: self.new_file(), at, bytes: bytes.into() })
     }
 

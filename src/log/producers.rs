@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::error::AppendError;
 use crate::format::aborted::{self, AbortedTransaction};
 use crate::format::batch::BatchHeader;
-use crate::format::producer_snapshot::{LastBatch, ProducerEntry};
+use crate::format::producer_snapshot::{self, LastBatch, ProducerEntry};
 use crate::units::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// How many of a producer's last batches are recognised when they come again; clients keep at most
@@ -111,6 +111,8 @@ struct Producer {
     coordinator_epoch: i32,
     /// Whether Kafka would have forgotten it when it read the snapshot.
     is_unlisted: bool,
+    /// Its place among all producers in the order in which Kafka got to know them.
+    arrival: u64,
 }
 
 impl Producer {
@@ -122,7 +124,8 @@ impl Producer {
         last_offset: Offset(0),
         timestamp: Timestamp::NONE,
         coordinator_epoch: COORDINATOR_EPOCH_NONE,
-        is_unlisted: false,
+        is_unlisted: true,
+        arrival: 0,
     };
 
     fn last_sequence(&self) -> Sequence {
@@ -200,6 +203,11 @@ pub struct Producers {
     producers: BTreeMap<ProducerId, Producer>,
     forgotten: u64,
     transactions: Transactions,
+    /// The next one's [`Producer::arrival`].
+    arrivals: u64,
+    /// How many are listed, and how many were at most: Kafka's table never shrinks.
+    listed: usize,
+    listed_max: usize,
 }
 
 /// How the marker of a transaction came to be.
@@ -341,11 +349,16 @@ impl Producers {
             self.forget_oldest();
         }
         let producer = self.producers.entry(header.producer_id).or_insert(Producer::UNKNOWN);
+        if std::mem::take(&mut producer.is_unlisted) {
+            producer.arrival = self.arrivals;
+            self.arrivals += 1;
+            self.listed += 1;
+            self.listed_max = self.listed_max.max(self.listed);
+        }
         producer.enter_epoch(header.producer_epoch);
         producer.last_seen = now;
         producer.last_offset = last_offset;
         producer.timestamp = header.max_timestamp;
-        producer.is_unlisted = false;
         if let Some(epoch) = coordinator_epoch {
             producer.coordinator_epoch = epoch;
         }
@@ -367,10 +380,17 @@ impl Producers {
         None
     }
 
-    /// What a snapshot of this moment holds.
+    /// What a snapshot of this moment holds, in the order in which they came.
     pub fn entries(&self) -> Vec<ProducerEntry> {
         let listed = self.producers.iter().filter(|(_, producer)| !producer.is_unlisted);
-        listed.map(|(id, producer)| producer.entry(*id)).collect()
+        let mut listed: Vec<_> = listed.collect();
+        listed.sort_by_key(|(_, producer)| producer.arrival);
+        listed.into_iter().map(|(id, producer)| producer.entry(*id)).collect()
+    }
+
+    /// The `.snapshot` file of this moment.
+    pub fn snapshot(&self) -> Vec<u8> {
+        producer_snapshot::encode(&self.entries(), self.listed_max)
     }
 
     /// The producers of a snapshot that is read at a start. Those that have been silent for
@@ -401,7 +421,11 @@ impl Producers {
                 timestamp: entry.timestamp,
                 coordinator_epoch: entry.coordinator_epoch,
                 is_unlisted: entry.transaction.is_none() && limit <= age_ms,
+                arrival: producers.arrivals,
             };
+            producers.arrivals += 1;
+            producers.listed += usize::from(!producer.is_unlisted);
+            producers.listed_max = producers.listed;
             producers.transactions.ongoing.extend(entry.transaction);
             producers.producers.insert(entry.producer_id, producer);
         }
@@ -416,6 +440,11 @@ impl Producers {
             let age_ms = now.0.saturating_sub(producer.last_seen.0);
             producer.transaction.is_some() || age_ms < limit
         });
+        self.count_listed();
+    }
+
+    fn count_listed(&mut self) {
+        self.listed = self.producers.values().filter(|it| !it.is_unlisted).count();
     }
 
     /// How many producers are remembered.
@@ -460,6 +489,7 @@ impl Producers {
         let newest_to_go = *newest_to_go;
         let before = self.producers.len();
         self.producers.retain(|_, producer| newest_to_go < producer.last_offset);
+        self.count_listed();
         self.forgotten += crate::units::u64_of(before - self.producers.len());
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use uringlog::broker::config::ServerConfig;
 use uringlog::disk::plain::PlainDisk;
 use uringlog::disk::{Disk, Plan};
 use uringlog::format::batch::{BatchHeader, Codec, HEADER_BYTES, RecordBatch};
@@ -22,6 +23,7 @@ struct Replay {
     log: PartitionLog,
     disk: PlainDisk,
     spec: LogSpec,
+    server: ServerConfig,
     configs: BTreeMap<String, String>,
     first_dirty: Option<Offset>,
     is_running: bool,
@@ -89,7 +91,7 @@ impl Replay {
             number: 1,
             directory: path,
             topic_id: topic_id(&copy.join(&folder)),
-            config: resolve(&history.configs),
+            config: resolve(&history.server, &history.configs),
             leader_epoch: LeaderEpoch(0),
             jitter_seed: 0,
         };
@@ -98,6 +100,7 @@ impl Replay {
             log,
             disk: PlainDisk::new(FILES_MAX, None),
             spec,
+            server: history.server.clone(),
             configs: history.configs.clone(),
             first_dirty: None,
             is_running: true,
@@ -122,7 +125,7 @@ impl Replay {
             Event::Append(batch) => self.append(batch, now),
             Event::Configure(configs) => {
                 self.configs.extend(configs);
-                self.spec.config = resolve(&self.configs);
+                self.spec.config = resolve(&self.server, &self.configs);
                 self.log.reconfigure(self.spec.config.clone());
             }
             Event::Retain if self.is_running => {

@@ -6,10 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
+use uringlog::broker::config::ServerConfig;
 use uringlog::format::batch::{BatchHeader, RecordBatch};
 use uringlog::units::{Offset, Timestamp};
 
-use crate::driver::files;
+use crate::driver::{files, server};
+use crate::timeline::raised;
 
 /// One thing that happened to a topic's only partition.
 pub enum Event {
@@ -18,8 +20,9 @@ pub enum Event {
     Start,
     Append(RecordBatch),
     Clean,
-    /// The cleaner's thread looks for expired segments of all topics: behind each round, whichever
-    /// topic that was of, and whenever it wakes and finds nothing to clean.
+    /// The cleaner's thread looks for expired segments of all topics behind each round, whichever
+    /// topic that was of, and whenever it wakes and finds nothing to clean; this is when it found
+    /// some, as the broker's log says.
     Retain,
     Stop,
     /// A copy was taken.
@@ -30,6 +33,7 @@ pub enum Event {
 pub struct History {
     pub topic: String,
     pub created: Timestamp,
+    pub server: ServerConfig,
     pub configs: BTreeMap<String, String>,
     pub events: Vec<(Timestamp, Event)>,
 }
@@ -57,10 +61,7 @@ fn history(root: &Path, table: &toml::Table, creation: &toml::Value) -> History 
         match text_of(step, "kind") {
             "alter-config" if is_ours => events.push((at, 0, Event::Configure(configs(step)))),
             "start" => events.push((at, 0, Event::Start)),
-            "stop" => {
-                events.push((at, 2, Event::Retain));
-                events.push((at, 2, Event::Stop));
-            }
+            "stop" => events.push((at, 2, Event::Stop)),
             "snapshot" => {
                 let copy = root.join(text_of(step, "dir"));
                 copies.push(copy.clone());
@@ -70,11 +71,12 @@ fn history(root: &Path, table: &toml::Table, creation: &toml::Value) -> History 
         }
     }
     for pass in table["clean"].as_array().expect("passes") {
-        let at = time_of(pass, "logged_ms");
         if text_of(pass, "topic") == topic {
-            events.push((at, 0, Event::Clean));
+            events.push((time_of(pass, "logged_ms"), 1, Event::Clean));
         }
-        events.push((at, 1, Event::Retain));
+    }
+    for (at, _) in raised(root, &format!("{topic}-0"), "segment deletion") {
+        events.push((Timestamp(at), 0, Event::Retain));
     }
     let acked: BTreeMap<u64, Timestamp> = steps(table)
         .filter(|step| text_of(step, "kind") == "append" && text_of(step, "topic") == topic)
@@ -88,7 +90,8 @@ fn history(root: &Path, table: &toml::Table, creation: &toml::Value) -> History 
     }
     events.sort_by_key(|(at, order, _)| (*at, *order));
     let events = events.into_iter().map(|(at, _, event)| (at, event)).collect();
-    History { topic, created, configs: configs(creation), events }
+    let server = server(&table.get("broker").map(settings).unwrap_or_default());
+    History { topic, created, server, configs: configs(creation), events }
 }
 
 /// When a batch was appended: as its step says; markers and what the broker stamped at their own
@@ -136,8 +139,12 @@ fn sent(mut batch: RecordBatch) -> RecordBatch {
 }
 
 fn configs(step: &toml::Value) -> BTreeMap<String, String> {
-    let table = step["config"].as_table().expect("configs").iter();
-    table.map(|(name, value)| (name.clone(), value.as_str().expect("text").to_owned())).collect()
+    settings(&step["config"])
+}
+
+fn settings(table: &toml::Value) -> BTreeMap<String, String> {
+    let pairs = table.as_table().expect("settings").iter();
+    pairs.map(|(name, value)| (name.clone(), value.as_str().expect("text").to_owned())).collect()
 }
 
 fn text_of<'a>(step: &'a toml::Value, name: &str) -> &'a str {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use uringlog::broker::config::{ServerConfig, TopicConfigs};
+use uringlog::broker::config::{ServerConfig, Sources, TopicConfigs};
 use uringlog::disk::plain::PlainDisk;
 use uringlog::disk::{Disk, Plan};
 use uringlog::format::batch::RecordBatch;
@@ -35,6 +35,7 @@ struct Replay {
     log: PartitionLog,
     disk: PlainDisk,
     spec: LogSpec,
+    server: ServerConfig,
     configs: BTreeMap<String, String>,
     recovery_point: Offset,
     log_start: Option<Offset>,
@@ -87,10 +88,17 @@ pub fn repeat(history: History, keep: &Keep) -> Outcome {
     outcome
 }
 
+/// The broker's settings, which its topics' defaults come from; what is unknown here is left out.
+pub fn server(broker: &BTreeMap<String, String>) -> ServerConfig {
+    let load = |set| ServerConfig::load(&Sources { set, ..Sources::default() });
+    let pairs = broker.iter().map(|(name, value)| format!("{name}={value}"));
+    let known = pairs.filter(|pair| load(vec![pair.clone()]).is_ok()).collect();
+    load(known).expect("what a broker runs with")
+}
+
 /// A topic's settings, in the page cache's tier; what is unknown here is left out.
-pub fn resolve(configs: &BTreeMap<String, String>) -> LogConfig {
-    let server = ServerConfig::defaults();
-    let topics = TopicConfigs::new(&server);
+pub fn resolve(server: &ServerConfig, configs: &BTreeMap<String, String>) -> LogConfig {
+    let topics = TopicConfigs::new(server);
     let known = configs.iter().filter(|(name, value)| {
         let one = BTreeMap::from([((*name).clone(), (*value).clone())]);
         topics.validate(&one).is_ok()
@@ -111,7 +119,7 @@ impl Replay {
             number: 1,
             directory: path,
             topic_id: history.topic_id,
-            config: resolve(&history.configs),
+            config: resolve(&history.server, &history.configs),
             leader_epoch: LeaderEpoch(0),
             jitter_seed: 0,
         };
@@ -120,6 +128,7 @@ impl Replay {
             log,
             disk: PlainDisk::new(FILES_MAX, None),
             spec,
+            server: history.server.clone(),
             configs: history.configs.clone(),
             recovery_point: Offset(0),
             log_start: None,
@@ -174,7 +183,7 @@ impl Replay {
 
     fn configure(&mut self, configs: BTreeMap<String, String>, now: Timestamp) {
         self.configs.extend(configs);
-        self.spec.config = resolve(&self.configs);
+        self.spec.config = resolve(&self.server, &self.configs);
         self.log.reconfigure(self.spec.config.clone());
         self.settle(now);
     }

@@ -30,7 +30,7 @@ const REPEATED_MIN: usize = 18;
 fn histories_leave_the_files_that_kafka_left() {
     let (mut repeated, mut failed) = (0, Vec::new());
     for archive in Archive::all() {
-        if archive.name.starts_with("unclean-") {
+        if variant(&archive.name).is_some() {
             continue;
         }
         let root = archive.unpack();
@@ -125,6 +125,13 @@ const BETTER: &[Better] = &[
     },
 ];
 
+/// The letter of a damaged directory's case; something may stand before `unclean`.
+fn variant(name: &str) -> Option<&str> {
+    let (_, variant) =
+        format!("-{name}").contains("-unclean-").then(|| name.split_once("unclean-"))??;
+    variant.split('-').next()
+}
+
 fn is_set_aside(recovered: &Recovered) -> bool {
     let mut names = recovered.files.keys();
     recovered.report.is_lossy() && names.any(|name| name.ends_with(".quarantine"))
@@ -160,8 +167,7 @@ fn differ_only_from_the_damage_on(recovered: &Recovered) -> bool {
 fn damaged_directories_become_what_kafka_makes_of_them_or_better() {
     let (mut seen, mut failed) = (0, Vec::new());
     for archive in Archive::all() {
-        let Some(variant) = archive.name.strip_prefix("unclean-") else { continue };
-        let variant = variant.split('-').next().unwrap_or_default();
+        let Some(variant) = variant(&archive.name) else { continue };
         let root = archive.unpack();
         let recovered = unclean::recover(&root.path(), &Keep::of(&archive.name));
         let is_right = match BETTER.iter().find(|it| it.variant == variant) {

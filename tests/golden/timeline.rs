@@ -6,12 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
+use uringlog::broker::config::ServerConfig;
 use uringlog::format::batch::{BatchHeader, RecordBatch};
 use uringlog::format::codec;
 use uringlog::format::names::{FileKind, SegmentFile, Suffix};
 use uringlog::format::partition_metadata;
 use uringlog::format::record::RecordsIter;
 use uringlog::units::{ByteCount, Offset, Timestamp, TopicId};
+
+use super::driver::server;
 
 /// A partition of a case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -60,6 +63,7 @@ pub struct History {
     pub place: Place,
     pub topic_id: TopicId,
     pub created: Timestamp,
+    pub server: ServerConfig,
     pub configs: BTreeMap<String, String>,
     pub events: Vec<(Timestamp, Event)>,
 }
@@ -200,7 +204,7 @@ impl Timeline {
         let (configs, created) = self.topic(&place.topic);
         let mut events: Vec<(i64, u8, Event)> = Vec::new();
         let mut newest = i64::MIN;
-        let gone = self.raised(&place, "segment deletion");
+        let gone = raised(&self.root, &place.folder(), "segment deletion");
         for batch in self.batches(&place) {
             // What is behind another batch in the log came after it, and what retention deleted
             // was there before that.
@@ -211,7 +215,7 @@ impl Timeline {
         }
         events.extend(self.steps(&place));
         events.extend(self.passes(&place, created).into_iter().map(|at| (at, 2, Event::Retain)));
-        for (at, to) in self.raised(&place, "client delete records request") {
+        for (at, to) in raised(&self.root, &place.folder(), "client delete records request") {
             events.push((at, 2, Event::DeleteRecords(to)));
         }
         for (at, copied) in &self.snapshots {
@@ -222,7 +226,16 @@ impl Timeline {
         events.sort_by_key(|(at, order, _)| (*at, *order));
         let events = events.into_iter().map(|(at, _, event)| (Timestamp(at), event)).collect();
         let topic_id = self.topic_id(&place);
-        History { place, topic_id, created: Timestamp(created), configs, events }
+        let server = server(&self.broker());
+        History { place, topic_id, created: Timestamp(created), server, configs, events }
+    }
+
+    /// The broker's settings that differ from the defaults.
+    fn broker(&self) -> BTreeMap<String, String> {
+        let table = self.table.get("broker").and_then(toml::Value::as_table);
+        table
+            .map(|it| it.iter().map(|(name, it)| (name.clone(), text(it))).collect())
+            .unwrap_or_default()
     }
 
     fn topic_id(&self, place: &Place) -> TopicId {
@@ -258,38 +271,28 @@ impl Timeline {
     /// When retention looked at the partition: brokers that were told to look often did so at the
     /// time that their log says, and every so many milliseconds before and after.
     fn passes(&self, place: &Place, created: i64) -> Vec<i64> {
-        let broker = self.table.get("broker").and_then(toml::Value::as_table);
-        let every = broker.and_then(|it| it.get("log.retention.check.interval.ms"));
-        let every = every.and_then(|it| it.as_str().map_or(it.as_integer(), |it| it.parse().ok()));
+        let broker = self.broker();
+        let every = broker.get("log.retention.check.interval.ms");
+        let every = every.and_then(|it| it.parse::<i64>().ok());
         let Some(every) = every.filter(|it| (1..=60_000).contains(it)) else { return Vec::new() };
-        let name = format!("pass_ms_{}", place.topic.replace('-', "_"));
-        let known = self.list("step").find_map(|it| number(it, &name)).unwrap_or(created + every);
+        let topic = place.topic.replace('-', "_");
+        let known = self.list("step").find_map(|it| {
+            // The name may lack what stands before all topics of a case.
+            let is_ours =
+                |name: &str| name.strip_prefix("pass_ms_").is_some_and(|it| topic.ends_with(it));
+            it.keys().find(|name| is_ours(name)).and_then(|name| number(it, name))
+        });
+        let known = known.unwrap_or(created + every);
         let first = known - (known - created) / every * every;
         let last = self.snapshots.last().map_or(created, |it| it.0);
         let step = usize::try_from(every).expect("positive");
-        let raised = self.raised(place, "segment deletion");
+        let raised = raised(&self.root, &place.folder(), "segment deletion");
         let told: Vec<i64> = raised.into_iter().map(|it| it.0).collect();
         // The broker's clock drifts against the grid: a point next to a pass that was told of is
         // that pass.
         let is_told = |at: &i64| told.iter().any(|it| (it - at).abs() < every / 2);
         let grid = (first..last).step_by(step).filter(|at| created < *at && !is_told(at));
         grid.chain(told.iter().copied()).collect()
-    }
-
-    /// When the log start rose and where to, for this reason, by the broker's log.
-    fn raised(&self, place: &Place, why: &str) -> Vec<(i64, i64)> {
-        const WHAT: &str = "Incremented log start offset to ";
-        let path = self.root.join("dump/broker-log.txt");
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let about = format!("partition={},", place.folder());
-        let lines = text.lines().filter(|line| line.contains(&about));
-        lines
-            .filter_map(|line| {
-                let (offset, reason) = line.split_once(WHAT)?.1.split_once(" due to ")?;
-                let offset = offset.parse().expect("an offset");
-                reason.starts_with(why).then(|| (logged_at(line), offset))
-            })
-            .collect()
     }
 
     fn places(&self) -> Vec<Place> {
@@ -376,6 +379,21 @@ impl Timeline {
     }
 }
 
+/// When the log start of a partition's folder rose and where to, for this reason, by the broker's
+/// log in a case's folder.
+pub fn raised(root: &Path, folder: &str, why: &str) -> Vec<(i64, i64)> {
+    const WHAT: &str = "Incremented log start offset to ";
+    let text = fs::read_to_string(root.join("dump/broker-log.txt")).unwrap_or_default();
+    let about = format!("partition={folder},");
+    let lines = text.lines().filter(|line| line.contains(&about));
+    let raised = lines.filter_map(|line| {
+        let (offset, reason) = line.split_once(WHAT)?.1.split_once(" due to ")?;
+        let offset = offset.parse().expect("an offset");
+        reason.starts_with(why).then(|| (logged_at(line), offset))
+    });
+    raised.collect()
+}
+
 /// A batch as its producer sent it: offsets and stamp taken off. When no record has the time that
 /// the header says, it was sent with the LogAppendTime flag, which the broker took off, believing
 /// the header.
@@ -407,8 +425,7 @@ fn settings(table: &toml::Table) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     if let Some(config) = table.get("config").and_then(toml::Value::as_table) {
         for (name, value) in config {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            settings.insert(name.clone(), text);
+            settings.insert(name.clone(), text(value));
         }
     }
     for pair in text_of(table, "set").unwrap_or_default().split_whitespace() {
@@ -430,6 +447,10 @@ fn logged_at(line: &str) -> i64 {
     let days = days - 719_469;
     let seconds = ((days * 24 + number(8, 10)) * 60 + number(10, 12)) * 60 + number(12, 14);
     seconds * 1_000 + number(14, 17)
+}
+
+fn text(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn text_of(table: &toml::Table, name: &str) -> Option<String> {

@@ -40,7 +40,7 @@ pub fn recover(root: &Path, keep: &Keep) -> Recovered {
         number: 1,
         directory: folder.clone().into(),
         topic_id: history.topic_id,
-        config: resolve(&history.configs),
+        config: resolve(&history.server, &history.configs),
         leader_epoch: LeaderEpoch(newest_epoch(&folder) + EPOCHS_PER_RESTART),
         jitter_seed: 0,
     };

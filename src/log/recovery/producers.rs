@@ -273,7 +273,7 @@ fn replay(
 }
 
 fn write(files: &mut Files<'_>, producers: &Producers, at: Offset) -> Result<(), OpenError> {
-    let bytes = Bytes::from(producer_snapshot::encode(&producers.entries()));
+    let bytes = Bytes::from(producers.snapshot());
     let (file, place) = (files.new_file(), files.place(&name(at)));
     files.run(snapshot_steps(file, place, bytes).into_iter().collect()).map(drop)
 }

@@ -432,8 +432,18 @@ impl Examination<'_, '_> {
         Ok(is_followed.then_some((first, last)))
     }
 
-    fn cut(&mut self, segment: Offset, at: Position, window: &Window) -> Result<Left, OpenError> {
+    fn cut(
+        &mut self,
+        segment: Offset,
+        at: Position,
+        window: &mut Window,
+    ) -> Result<Left, OpenError> {
+        // What was preallocated and not written yet is no loss.
+        let is_room = self.config.preallocate && window.is_empty_from(self.files, at)?;
         self.files.truncate(window.file, ByteCount(at.0))?;
+        if is_room {
+            return Ok(Left::Batches);
+        }
         let bytes = window.length - at;
         self.report.truncated.push(Truncated { segment, at, bytes });
         Ok(Left::Batches)

@@ -40,6 +40,22 @@ impl Window {
         Window { file, length: Position(length.0), at: Position(0), bytes: BytesMut::new() }
     }
 
+    /// Whether there are only zeros from `at` on.
+    pub fn is_empty_from(
+        &mut self,
+        files: &mut Files<'_>,
+        mut at: Position,
+    ) -> Result<bool, OpenError> {
+        while at < self.length {
+            let bytes = self.get(files, at, WINDOW_BYTES, WINDOW_BYTES)?;
+            if bytes.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += byte_count(bytes.len());
+        }
+        Ok(true)
+    }
+
     /// At least `least` bytes from `at` on, unless the file ends before.
     pub fn get(
         &mut self,

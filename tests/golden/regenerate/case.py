@@ -95,6 +95,8 @@ class Case:
 
     def __init__(self, out, name, what, broker):
         self.name, self.broker, self.topics = name, broker, []
+        # Whether only partition 0 is of the case.
+        self.is_first_only = False
         self.folder = Path(out) / name
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "dump").mkdir(parents=True)
@@ -142,7 +144,8 @@ class Case:
 
     def is_own(self, folder):
         topic, _, partition = folder.rpartition("-")
-        return partition.isdigit() and topic in self.topics
+        is_partition = partition == "0" if self.is_first_only else partition.isdigit()
+        return is_partition and topic in self.topics
 
     def passes(self):
         """When retention first took something of each topic, by the broker's log."""
@@ -155,7 +158,8 @@ class Case:
 
     def finish(self, edit=lambda line: line):
         data = str(self.broker.data)
-        own = re.compile("|".join(rf"\b{re.escape(it)}-\d+\b" for it in self.topics) or "$^")
+        number = "0" if self.is_first_only else r"\d+"
+        own = re.compile("|".join(rf"\b{re.escape(it)}-{number}\b" for it in self.topics) or "$^")
         lines = [line for line in self.broker.log_lines() if own.search(line)]
         kept = [edit(line.replace(data, "DATA")) for line in lines]
         (self.folder / "dump" / "broker-log.txt").write_text("\n".join(kept) + "\n")

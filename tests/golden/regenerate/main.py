@@ -31,10 +31,13 @@ import producers
 import programs
 import standing
 import unclean
+import wide
 from case import HERE, KAFKA, Broker, Case, Client, java, libraries
 
 PACKED = "tar -C '{out}' --sort=name --owner=0 --group=0 --sparse -cf - '{name}'"
 # As the archives of the repository: a window of 32 MiB.
+# Cases with a broker each.
+ALONE = {**standing.CASES, **producers.CASES, **wide.CASES}
 ZSTD = "zstd -q -19 --long=25 -f -o '{out}/{name}.tar.zst'"
 
 
@@ -51,8 +54,7 @@ class Making:
 
 
 def known():
-    alone = {**standing.CASES, **producers.CASES}
-    return [*plain.CASES, *alone, "unclean", *(f"unclean-{it[0]}" for it in unclean.VARIANTS)]
+    return [*plain.CASES, *ALONE, "unclean", *(f"unclean-{it[0]}" for it in unclean.VARIANTS)]
 
 
 def make_plain(making, names):
@@ -86,7 +88,7 @@ def make_programs(making, folder):
 
 
 def make_alone(making, name):
-    run, settings = {**standing.CASES, **producers.CASES}[name]
+    run, settings = ALONE[name]
     what = described(run)
     chance = making.chance(name)
     return make_with(making, name, settings, lambda *it: run(*it, chance), what)
@@ -141,7 +143,7 @@ def make(making, wanted, arguments):
     names = [name for name in plain.CASES if name in wanted]
     if names:
         jobs.append((" ".join(names), lambda: make_plain(making, names)))
-    for name in {**standing.CASES, **producers.CASES}:
+    for name in ALONE:
         if name in wanted:
             jobs.append((name, lambda name=name: make_alone(making, name)))
     if any(name.startswith("unclean") for name in wanted):

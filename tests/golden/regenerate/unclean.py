@@ -13,6 +13,9 @@ from producers import SOON, UNVERIFIED
 
 SETTINGS = {**UNVERIFIED, **SOON}
 CONFIG = {"segment.bytes": str(MIB), "retention.ms": "-1"}
+# Of which each takes the place of a damaged one; the case itself has the first.
+PARTITIONS = 30
+LEADS = r"Leader u-\d+ .* starts at leader epoch"
 POINTS = "recovery-point-offset-checkpoint"
 
 
@@ -184,14 +187,15 @@ def plain(making):
         case.start()
         client = Client(broker, making.classes)
         client.case = case
-        client.topic("u", **{"segment_bytes": MIB, "retention_ms": -1})
+        case.is_first_only = True
+        client.topic("u", PARTITIONS, **{"segment_bytes": MIB, "retention_ms": -1})
         fill(case, client, chance)
         time.sleep(2)
         case.kill()
         keep(broker, making.work / "killed")
         case.copy("dir-1-killed", "killed", "kill -9")
         case.start()
-        broker.wait_for_leader("u")
+        broker.wait_for(LEADS, PARTITIONS)
         time.sleep(1)
         case.copy("dir-2-recovered", "running", "started after the kill")
         case.stop()
@@ -262,6 +266,7 @@ def group(making, state, root, members):
         one_line(own, "u 0")
         damages = Damages(random.Random(f"{making.seed} {name}"), bases)
         case.step("damage", what=damage(damages, own))
+        shutil.rmtree(broker.data / f"u-{number}", ignore_errors=True)
         copy(own / "u-0", broker.data / f"u-{number}")
         case.copied("dir-1-damaged", state, "damaged by hand", now_ms())
         cases.append(case)
@@ -282,7 +287,7 @@ def run(broker, cases, starts):
             raise RuntimeError(f"the broker {'started' if started else 'did not start'}")
         at_ms = now_ms()
         if starts:
-            broker.wait_for(r"Leader u-\d+ .* starts at leader epoch", len(cases))
+            broker.wait_for(LEADS, PARTITIONS)
             time.sleep(2)
             at_ms = now_ms()
             for number, case in enumerate(cases):

@@ -10,15 +10,21 @@
 //! lz4     LZ4 frame; we write independent blocks of 64 KiB without checksums
 //! zstd    Zstandard frame
 //! ```
+//!
+//! Where streams end is as Java's readers see it, so that what a Kafka broker stores is stored here
+//! and what it refuses is refused: bytes behind a gzip member that begin no other, and bytes behind
+//! the end mark of an LZ4 frame, are passed over, as is that frame's checksum of its content.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
 
 use flate2::Compression;
-use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
+use lz4_flex::block;
+use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+use twox_hash::XxHash32;
 
 use crate::format::batch::Codec;
-use crate::units::ByteCount;
+use crate::units::{ByteCount, usize_of};
 
 const XERIAL_MAGIC: [u8; 8] = *b"\x82SNAPPY\0";
 const XERIAL_VERSION: i32 = 1;
@@ -28,11 +34,18 @@ const XERIAL_BLOCK_BYTES: usize = 32 << 10;
 /// A snappy element of 3 bytes yields at most 64, so a block can't grow by more than this.
 const SNAPPY_GROWTH_MAX: usize = 22;
 const LZ4_MAGIC: [u8; 4] = 0x184d_2204_u32.to_le_bytes();
+/// Version 1 with independent blocks, and what is left of the flags beside the next three: a
+/// dictionary's id and a bit that means nothing yet, which must not be set.
+const LZ4_FLAGS: u8 = 0x60;
+const LZ4_BLOCK_CHECKSUM: u8 = 0x10;
+const LZ4_CONTENT_SIZE: u8 = 0x08;
 const LZ4_CONTENT_CHECKSUM: u8 = 0x04;
-const LZ4_INDEPENDENT_BLOCKS: u8 = 0x20;
-/// A dictionary's id, and a bit that means nothing yet.
-const LZ4_FLAGS_UNKNOWN: u8 = 0x03;
-const LZ4_END_MARK: [u8; 4] = [0; 4];
+/// A byte that continues a length counts 255 at most, so a block can't grow by more than this.
+const LZ4_GROWTH_MAX: usize = 255;
+/// Of a block's size: it is not packed.
+const LZ4_PLAIN_BLOCK: u32 = 1 << 31;
+/// What a gzip member begins with: magic, and deflate as its method.
+const GZIP_HEAD: [u8; 3] = [0x1f, 0x8b, 8];
 /// The window that a zstd frame may ask for whatever the limit is: ordinary levels need 8 MiB.
 const ZSTD_WINDOW_LOG_MIN: u32 = 23;
 /// The largest window of zstd's levels, and the library's own bound.
@@ -87,16 +100,30 @@ pub fn decompress(
     let unpacked = match codec {
         Codec::None if payload.len() <= limit => return Ok(Cow::Borrowed(payload)),
         Codec::None => Err(Fault::TooLarge),
-        Codec::Gzip => read_limited(flate2::bufread::MultiGzDecoder::new(payload), limit),
+        Codec::Gzip => unpack_gzip(payload, limit),
         Codec::Snappy => unpack_snappy(payload, limit),
-        Codec::Lz4 => unpack_lz4(payload, limit),
+        Codec::Lz4 => unpack_lz4(payload, limit, true),
         Codec::Zstd => unpack_zstd(payload, limit),
     };
-    match unpacked {
-        Ok(bytes) => Ok(Cow::Owned(bytes)),
-        Err(Fault::TooLarge) => Err(CodecError::TooLarge { limit: bytes_max }),
-        Err(Fault::Corrupt(why)) => Err(CodecError::Corrupt { codec: codec.name(), why }),
+    unpacked.map(Cow::Owned).map_err(|fault| fault.of(codec, bytes_max))
+}
+
+/// The same for a record of format 0, whose producers computed the checksum of an LZ4 frame's header
+/// from other bytes than they should: it is passed over.
+///
+/// # Errors
+/// As [`decompress`].
+pub fn decompress_format_0(
+    codec: Codec,
+    payload: &[u8],
+    bytes_max: ByteCount,
+) -> Result<Cow<'_, [u8]>, CodecError> {
+    if codec != Codec::Lz4 {
+        return decompress(codec, payload, bytes_max);
     }
+    let limit = usize::try_from(bytes_max.0).unwrap_or(usize::MAX);
+    let unpacked = unpack_lz4(payload, limit, false);
+    unpacked.map(Cow::Owned).map_err(|fault| fault.of(codec, bytes_max))
 }
 
 /// Packs records. LZ4 knows one level only, whatever `compression.lz4.level` says.
@@ -118,6 +145,15 @@ pub fn compress(codec: Codec, levels: Levels, records: &[u8]) -> Result<Vec<u8>,
 enum Fault {
     TooLarge,
     Corrupt(String),
+}
+
+impl Fault {
+    fn of(self, codec: Codec, limit: ByteCount) -> CodecError {
+        match self {
+            Fault::TooLarge => CodecError::TooLarge { limit },
+            Fault::Corrupt(why) => CodecError::Corrupt { codec: codec.name(), why },
+        }
+    }
 }
 
 impl From<io::Error> for Fault {
@@ -169,23 +205,117 @@ fn read_some(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// The library takes a frame without its end mark for whole, and blocks that lean on the ones
-/// before; Java's readers (Kafka's Lz4BlockInputStream) don't: what no consumer could read is
-/// refused here.
-fn unpack_lz4(payload: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
-    let flags = *payload
-        .strip_prefix(&LZ4_MAGIC)
-        .and_then(<[u8]>::first)
-        .ok_or_else(|| Fault::Corrupt("no frame of the current kind".into()))?;
-    if flags & LZ4_INDEPENDENT_BLOCKS == 0 || flags & LZ4_FLAGS_UNKNOWN != 0 {
+/// Members of which each is a stream of its own. What stands behind the last one and begins no other
+/// is passed over, as `GZIPInputStream` does.
+fn unpack_gzip(payload: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
+    let mut rest = payload;
+    let mut out = Vec::new();
+    loop {
+        let mut member = flate2::bufread::GzDecoder::new(rest);
+        let unpacked = read_limited(&mut member, limit - out.len())?;
+        if out.is_empty() {
+            out = unpacked
+        } else {
+            out.extend_from_slice(&unpacked)
+        }
+        rest = member.into_inner();
+        let begins_another = rest.starts_with(&GZIP_HEAD)
+            && flate2::bufread::GzDecoder::new(rest).header().is_some();
+        if !begins_another {
+            return Ok(out);
+        }
+    }
+}
+
+/// A frame, as Kafka's `Lz4BlockInputStream` reads it.
+fn unpack_lz4(payload: &[u8], limit: usize, checks_head: bool) -> Result<Vec<u8>, Fault> {
+    let mut rest = payload;
+    let (flags, block_bytes_max) = lz4_head(&mut rest, checks_head)?;
+    let mut out = Vec::new();
+    loop {
+        let size = lz4_word(&mut rest)?;
+        let (is_plain, size) = (size & LZ4_PLAIN_BLOCK != 0, size & !LZ4_PLAIN_BLOCK);
+        if size == 0 {
+            if flags & LZ4_CONTENT_CHECKSUM != 0 {
+                lz4_word(&mut rest)?;
+            }
+            return Ok(out);
+        }
+        let size = usize_of(size.into());
+        if block_bytes_max < size {
+            return Err(Fault::Corrupt(format!("a block of {size} bytes")));
+        }
+        let (packed, behind) = rest.split_at_checked(size).ok_or_else(|| cut("block"))?;
+        rest = behind;
+        if flags & LZ4_BLOCK_CHECKSUM != 0 && lz4_word(&mut rest)? != XxHash32::oneshot(0, packed) {
+            return Err(Fault::Corrupt("the checksum of a block is wrong".into()));
+        }
+        let room = block_bytes_max.min(limit - out.len());
+        unpack_lz4_block((packed, is_plain), (room, block_bytes_max), &mut out)?;
+    }
+}
+
+/// The flags of a frame, and how many bytes a block may have.
+fn lz4_head(rest: &mut &[u8], checks: bool) -> Result<(u8, usize), Fault> {
+    let no_frame = || Fault::Corrupt("no frame of the current kind".into());
+    let head = rest.strip_prefix(&LZ4_MAGIC).ok_or_else(no_frame)?;
+    let &[flags, block, ..] = head else { return Err(cut("header")) };
+    let known = LZ4_BLOCK_CHECKSUM | LZ4_CONTENT_SIZE | LZ4_CONTENT_CHECKSUM;
+    if flags & !known != LZ4_FLAGS {
         return Err(Fault::Corrupt("a frame of dependent blocks or with a dictionary".into()));
     }
-    let checksum_bytes = if flags & LZ4_CONTENT_CHECKSUM == 0 { 0 } else { size_of::<u32>() };
-    let end = payload.len() - checksum_bytes.min(payload.len());
-    if !payload[..end].ends_with(&LZ4_END_MARK) {
-        return Err(cut("frame"));
+    let shift = match block {
+        0x40 | 0x50 | 0x60 | 0x70 => 2 * (block >> 4) + 8,
+        _ => return Err(Fault::Corrupt("a frame with an unknown size of blocks".into())),
+    };
+    let size_bytes = if flags & LZ4_CONTENT_SIZE == 0 { 0 } else { size_of::<u64>() };
+    let (described, behind) = head.split_at_checked(2 + size_bytes).ok_or_else(|| cut("header"))?;
+    let (&checksum, behind) = behind.split_first().ok_or_else(|| cut("header"))?;
+    let [.., second, _] = XxHash32::oneshot(0, described).to_be_bytes();
+    if checks && checksum != second {
+        return Err(Fault::Corrupt("the checksum of the frame's header is wrong".into()));
     }
-    read_limited(FrameDecoder::new(payload), limit)
+    *rest = behind;
+    Ok((flags, 1 << shift))
+}
+
+fn lz4_word(rest: &mut &[u8]) -> Result<u32, Fault> {
+    let (word, behind) = rest.split_first_chunk().ok_or_else(|| cut("frame"))?;
+    *rest = behind;
+    Ok(u32::from_le_bytes(*word))
+}
+
+/// Appends a block of at most `room` bytes. Where less than a block's largest size is allowed, one
+/// that doesn't fit is unpacked once more to tell whether it is too large or damaged.
+fn unpack_lz4_block(
+    (packed, is_plain): (&[u8], bool),
+    (room, block_bytes_max): (usize, usize),
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    if is_plain {
+        if room < packed.len() {
+            return Err(Fault::TooLarge);
+        }
+        out.extend_from_slice(packed);
+        return Ok(());
+    }
+    let growth = packed.len().saturating_mul(LZ4_GROWTH_MAX);
+    let filled = out.len();
+    out.resize(filled + room.min(growth), 0);
+    match block::decompress_into(packed, &mut out[filled..]) {
+        Ok(written) => {
+            out.truncate(filled + written);
+            Ok(())
+        }
+        Err(_) if room < block_bytes_max => {
+            let mut whole = vec![0; block_bytes_max.min(growth)];
+            match block::decompress_into(packed, &mut whole) {
+                Ok(_) => Err(Fault::TooLarge),
+                Err(error) => Err(Fault::Corrupt(error.to_string())),
+            }
+        }
+        Err(error) => Err(Fault::Corrupt(error.to_string())),
+    }
 }
 
 fn unpack_zstd(payload: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
@@ -341,6 +471,56 @@ mod tests {
         let mut with_dictionary = packed(Codec::Lz4, b"hello");
         with_dictionary[LZ4_MAGIC.len()] |= 0x01;
         assert!(decompress(Codec::Lz4, &with_dictionary, ByteCount(100)).is_err());
+    }
+
+    #[test]
+    fn an_lz4_frame_without_its_end_mark_is_cut_whatever_its_last_block_ends_with() {
+        // Four zeros at the end of a plain block look like the mark.
+        let mut frame = packed(Codec::Lz4, b"");
+        frame.truncate(7);
+        frame.extend((LZ4_PLAIN_BLOCK | 8).to_le_bytes());
+        frame.extend([b'a', b'b', b'c', b'd', 0, 0, 0, 0]);
+        let refused = decompress(Codec::Lz4, &frame, ByteCount(100));
+        assert!(matches!(refused, Err(CodecError::Corrupt { .. })), "{refused:?}");
+        frame.extend([0; 4]);
+        let whole = decompress(Codec::Lz4, &frame, ByteCount(100)).expect("whole");
+        assert_eq!(&*whole, b"abcd\0\0\0\0");
+    }
+
+    #[test]
+    fn bytes_behind_the_end_are_taken_as_kafka_takes_them() {
+        for (codec, is_taken) in
+            [(Codec::Gzip, true), (Codec::Lz4, true), (Codec::Snappy, false), (Codec::Zstd, false)]
+        {
+            let mut stream = packed(codec, b"hello");
+            stream.extend(b"0123456789");
+            let unpacked = decompress(codec, &stream, ByteCount(100));
+            assert_eq!(unpacked.is_ok_and(|it| *it == *b"hello"), is_taken, "{codec:?}");
+        }
+        let mut twice = packed(Codec::Gzip, b"one");
+        twice.extend(packed(Codec::Gzip, b"two"));
+        assert_eq!(&*decompress(Codec::Gzip, &twice, ByteCount(6)).expect("two"), b"onetwo");
+        twice.truncate(twice.len() - 1);
+        assert!(decompress(Codec::Gzip, &twice, ByteCount(6)).is_err());
+    }
+
+    #[test]
+    fn lz4_checksums_of_content_are_passed_over_and_those_of_blocks_are_not() {
+        let text = b"hello hello hello hello";
+        let spoilt = |info: FrameInfo, from_end: usize| {
+            let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+            encoder.write_all(text).expect("packs");
+            let mut frame = encoder.finish().expect("packs");
+            let whole = decompress(Codec::Lz4, &frame, ByteCount(100)).expect("whole");
+            assert_eq!(&*whole, text);
+            let at = frame.len() - from_end;
+            frame[at] ^= 1;
+            decompress(Codec::Lz4, &frame, ByteCount(100)).is_ok_and(|it| *it == text[..])
+        };
+        let info = FrameInfo::new().block_mode(BlockMode::Independent);
+        assert!(spoilt(info.clone().content_checksum(true), 1));
+        assert!(!spoilt(info.clone().block_checksums(true), 5));
+        assert!(!spoilt(info.content_size(Some(23)), 4));
     }
 
     #[test]

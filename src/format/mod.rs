@@ -16,6 +16,7 @@ pub mod schema;
 pub mod checkpoint;
 pub mod clean_shutdown;
 pub mod id;
+pub mod java_text;
 
 pub mod aborted;
 pub mod index;

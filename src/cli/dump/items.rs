@@ -10,7 +10,7 @@ use crate::format::aborted::AbortedTransaction;
 use crate::format::batch::{BatchHeader, Codec};
 use crate::format::producer_snapshot::ProducerEntry;
 use crate::format::schema::Value;
-use crate::units::{Offset, u64_of};
+use crate::units::Offset;
 
 /// What a line is about.
 pub enum Item<'a> {
@@ -96,8 +96,9 @@ pub struct RecordItem<'a> {
     pub offset: i64,
     pub time_label: &'static str,
     pub timestamp: i64,
-    pub key_bytes: Option<u64>,
-    pub value_bytes: Option<u64>,
+    /// -1 of a key that isn't there; of a damaged record of an old format, whatever it says.
+    pub key_bytes: i64,
+    pub value_bytes: i64,
     pub form: Form<'a>,
     /// Whether only the contents are told.
     pub is_bare: bool,
@@ -131,10 +132,6 @@ fn optional(number: Option<i64>) -> String {
 
 fn boolean(it: bool) -> &'static str {
     if it { "true" } else { "false" }
-}
-
-fn size(bytes: Option<u64>) -> i64 {
-    bytes.map_or(-1, |it| i64::try_from(it).expect("a record's sizes have 31 bits"))
 }
 
 impl Item<'_> {
@@ -308,6 +305,11 @@ impl BatchItem {
 }
 
 impl OldBatchItem {
+    /// What stands before all that has to be read of the record.
+    pub fn write_front(last_offset: i64, out: &mut String) {
+        decimal::put(out, "offset: ", last_offset);
+    }
+
     fn write_text(&self, out: &mut String) -> std::fmt::Result {
         write!(
             out,
@@ -349,11 +351,7 @@ impl RecordItem<'_> {
             write!(
                 out,
                 "| offset: {} {}: {} keySize: {} valueSize: {}",
-                self.offset,
-                self.time_label,
-                self.timestamp,
-                size(self.key_bytes),
-                size(self.value_bytes),
+                self.offset, self.time_label, self.timestamp, self.key_bytes, self.value_bytes,
             )?;
             self.form.write_text(out)?;
         }
@@ -380,8 +378,8 @@ impl RecordItem<'_> {
                 ("offset", Value::Number(self.offset)),
                 ("timestampType", text(self.time_label)),
                 ("timestamp", Value::Number(self.timestamp)),
-                ("keySize", Value::Number(size(self.key_bytes))),
-                ("valueSize", Value::Number(size(self.value_bytes))),
+                ("keySize", Value::Number(self.key_bytes)),
+                ("valueSize", Value::Number(self.value_bytes)),
             ]);
             self.form.add_json(&mut fields);
         }
@@ -488,7 +486,7 @@ fn producer_json(entry: &ProducerEntry) -> Value {
     object("producer", fields)
 }
 
-/// The size of a key or value.
-pub fn length(bytes: Option<&[u8]>) -> Option<u64> {
-    bytes.map(|it| u64_of(it.len()))
+/// The size of a key or value, -1 for none.
+pub fn length(bytes: Option<&[u8]>) -> i64 {
+    bytes.map_or(-1, |it| i64::try_from(it.len()).expect("a record's sizes have 31 bits"))
 }

@@ -11,7 +11,7 @@ use crate::cli::log_file::{Found, LogFile, LogFileError};
 use crate::format::batch::{BatchError, BatchHeader, Codec, HEADER_BYTES, MAGIC_V2};
 use crate::format::codec;
 use crate::format::compact::{CompactError, Reader};
-use crate::format::record::{RecordView, RecordsIter};
+use crate::format::record::{RecordError, RecordView, RecordsIter};
 use crate::format::schema;
 use crate::units::{ByteCount, Sequence, usize_of};
 
@@ -154,9 +154,22 @@ fn dump_batch(
     let item = batch_item(log, found, header, records.printer)?;
     let item = BatchItem { is_valid, ..item };
     records.printer.print(&Item::Batch(&item))?;
+    if header.record_count == 0 {
+        return Ok(());
+    }
     let payload = payload(log, found, item.codec)?;
-    for record in RecordsIter::new(&header, &payload) {
-        let record = record.map_err(|error| at(log, found, error))?;
+    let fault = |error| at(log, found, error);
+    if item.codec != Codec::None {
+        // Kafka reads all records of a packed batch before it shows the first.
+        RecordsIter::new(&header, &payload).try_for_each(|it| it.map(drop)).map_err(fault)?;
+    }
+    let mut items = RecordsIter::new(&header, &payload).peekable();
+    while let Some(record) = items.next() {
+        let record = record.map_err(fault)?;
+        // And looks for bytes behind the last record before it shows that one.
+        if let Some(Err(error @ RecordError::BatchSurplus(_))) = items.peek() {
+            return Err(fault(*error).into());
+        }
         dump_record(log, found, (&item, &record), records)?;
     }
     Ok(())
@@ -286,6 +299,9 @@ pub fn largest_timestamp(log: &mut LogFile, found: Found) -> Result<i64, LogFile
     }
     let (header, _) = log.header(found)?;
     let codec = header.codec().map_err(|error: BatchError| at(log, found, error))?;
+    if header.record_count == 0 {
+        return Ok(-1);
+    }
     let payload = payload(log, found, codec)?;
     let mut largest = -1;
     for record in RecordsIter::new(&header, &payload) {

@@ -2,7 +2,7 @@
 
 use super::{Field, Kind, Schema, SchemaError, Value};
 use crate::format::compact::{CompactError, Reader};
-use crate::format::id;
+use crate::format::{id, java_text};
 use crate::units::{u64_of, usize_of};
 
 /// Kafka's generated code takes no longer strings in either encoding.
@@ -94,11 +94,7 @@ impl Encoding {
             Kind::Float64 => Value::Float(f64::from_be_bytes(reader.array()?)),
             Kind::Uuid => Value::Text(id::encode(reader.array()?)),
             Kind::String => match self.text_length(reader)? {
-                Some(length) => {
-                    let bytes = reader.take(length)?;
-                    let text = str::from_utf8(bytes).map_err(|_| CompactError::Utf8)?;
-                    Value::Text(text.to_owned())
-                }
+                Some(length) => Value::Text(java_text::text(reader.take(length)?).into_owned()),
                 None => null(is_nullable)?,
             },
             Kind::Bytes => match self.length(reader)? {

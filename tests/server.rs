@@ -23,6 +23,8 @@ mod journal;
 mod journal_files;
 #[path = "server/kills.rs"]
 mod kills;
+#[path = "server/large.rs"]
+mod large;
 #[path = "server/no_io_uring.rs"]
 mod no_io_uring;
 #[path = "server/places.rs"]

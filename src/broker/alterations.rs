@@ -219,7 +219,7 @@ fn validate(
             .map_err(|error| Refusal::new(ErrorCode::InvalidRequest, error.to_string())),
         ConfigResource::ClientMetrics(_) => validate_metrics(after),
         ConfigResource::Group(_) => {
-            config::validate_group(after).map_err(|error| invalid(error.to_string()))
+            config::validate_group(server, after).map_err(|error| invalid(error.to_string()))
         }
     }
 }

@@ -363,6 +363,8 @@ impl ServerConfig {
                 ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms");
             faults.push(contradiction(least, format!("{least} exceeds {most}")));
         }
+        let of_groups = self.coordinators.contradictions();
+        faults.extend(of_groups.into_iter().map(|(name, text)| contradiction(&name, text)));
         faults
     }
 }

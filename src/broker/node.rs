@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex, Notify, oneshot};
+use tokio::sync::{Mutex, Notify, Semaphore, oneshot};
 
 use crate::broker::config::ServerConfig;
 use crate::broker::coordinators::Coordinators;
@@ -133,6 +133,8 @@ pub struct Node {
     pub(crate) meters: RefCell<Meters>,
     /// What clients fetch.
     pub(crate) sessions: RefCell<Sessions>,
+    /// The turn of large requests.
+    pub(crate) large_requests: Semaphore,
     /// Partitions that are there and could not be opened, with the reason.
     unopened: RefCell<BTreeMap<PartitionKey, String>>,
 }
@@ -164,6 +166,7 @@ impl Node {
             started: Instant::now(),
             meters: RefCell::default(),
             sessions: RefCell::new(Sessions::new(slots)),
+            large_requests: Semaphore::new(1),
             unopened: RefCell::default(),
         })
     }

@@ -5,8 +5,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::mpsc;
 
 use bytes::{Bytes, BytesMut};
+use tokio::sync::oneshot;
 
 use crate::broker::api;
 use crate::broker::node::Node;
@@ -15,7 +17,8 @@ use crate::units::u64_of;
 use crate::wire::control::{self, Request, TransactionRequest};
 use crate::wire::error::WireError;
 use crate::wire::fetch::FetchRequest;
-use crate::wire::frame::{self, RequestHeader};
+use crate::wire::frame::{self, CONTROL_BYTES_AT_ONCE, RequestHeader};
+use crate::wire::guard::REQUEST_ELEMENTS_MAX;
 use crate::wire::versions::{self, api as key};
 
 impl Service for Node {
@@ -45,6 +48,10 @@ impl Service for Node {
                 }
                 Err(error) => close(Some(&header), &error),
             },
+            _ if body.len() > CONTROL_BYTES_AT_ONCE => {
+                let (node, peer) = (self.clone(), connection.peer.ip());
+                Reply::Later(Box::pin(answer_large(node, (header, peer), body)))
+            }
             _ => match control::decode(&header, body) {
                 Ok(request) => {
                     let node = self.clone();
@@ -63,10 +70,14 @@ impl Service for Node {
 
 /// Ends the connection of a client that can't be answered.
 fn close(header: Option<&RequestHeader>, error: &WireError) -> Reply {
+    Reply::Ready(closing(header, error))
+}
+
+fn closing(header: Option<&RequestHeader>, error: &WireError) -> Answer {
     let request = header.map_or_else(String::new, |it| {
         format!("request of API {} version {}: ", it.api_key, it.version)
     });
-    Reply::Ready(Answer::Close(format!("{request}{error}")))
+    Answer::Close(format!("{request}{error}"))
 }
 
 fn unsupported(header: &RequestHeader, error: &WireError) -> Reply {
@@ -80,6 +91,52 @@ fn sent(frame: Result<Bytes, WireError>) -> Answer {
     match frame {
         Ok(frame) => Answer::bytes(frame),
         Err(error) => Answer::Close(error.to_string()),
+    }
+}
+
+/// Large requests come one after the other: one is decoded at a time, and one is served that has
+/// more array elements than others may have. What is decoded and not answered is bounded by that;
+/// the frames themselves are by the shard's budget.
+async fn answer_large(
+    node: Rc<Node>,
+    (header, peer): (RequestHeader, IpAddr),
+    body: BytesMut,
+) -> Answer {
+    let turn = node.large_requests.acquire().await.expect("the semaphore is never closed");
+    let (header, decoded) = decode_aside(header, body).await;
+    let (request, elements) = match decoded {
+        Ok(decoded) => decoded,
+        Err(error) => return closing(Some(&header), &error),
+    };
+    let kept = (elements > REQUEST_ELEMENTS_MAX).then_some(turn);
+    let answer = answer(node.clone(), (header, peer), request).await;
+    drop(kept);
+    answer
+}
+
+type Decoded = (RequestHeader, Result<(Request, u64), WireError>);
+
+/// Decodes on a thread of its own, so that the shard serves others meanwhile.
+async fn decode_aside(header: RequestHeader, body: BytesMut) -> Decoded {
+    let (give, given) = mpsc::channel::<(RequestHeader, BytesMut)>();
+    let (tell, told) = oneshot::channel();
+    let work = move || {
+        let Ok((header, body)) = given.recv() else { return };
+        let decoded = control::decode_counted(&header, body);
+        // Nobody listens when the server has stopped.
+        let _ = tell.send((header, decoded));
+    };
+    let thread = std::thread::Builder::new().name("decode".to_owned()).spawn(work);
+    match thread {
+        Ok(_) => {
+            give.send((header, body)).expect("the thread waits for it");
+            told.await.expect("the thread answers")
+        }
+        Err(error) => {
+            tracing::warn!(%error, "no thread for a large request: its shard decodes it");
+            let decoded = control::decode_counted(&header, body);
+            (header, decoded)
+        }
     }
 }
 

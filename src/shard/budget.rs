@@ -3,7 +3,8 @@
 //! It counts bytes that arrived, not bytes that were announced: 200 connections that each
 //! announce 100 MB and send two bytes cost 400 bytes. Over the budget the shard stops reading,
 //! except for one connection at a time, so that some frame always becomes whole and its bytes
-//! come free again.
+//! come free again. Large frames have a turn of their own, which lasts until their bytes come free:
+//! so many that are whole and wait to be served can't pile up.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,6 +12,9 @@ use std::rc::Rc;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::units::{ByteCount, u64_of};
+
+/// Frames above are large: no batch of the default size is.
+const LARGE_BYTES: usize = 2 << 20;
 
 /// The budget; cheap to clone.
 #[derive(Clone)]
@@ -23,6 +27,8 @@ struct Inner {
     used: Cell<u64>,
     /// The one turn to read on while over the limit.
     overdraft: Semaphore,
+    /// The same for large frames.
+    large: Semaphore,
     /// Told when bytes came free and the limit holds again.
     freed: Notify,
 }
@@ -34,14 +40,16 @@ impl Budget {
             limit: limit.0,
             used: Cell::new(0),
             overdraft: Semaphore::new(1),
+            large: Semaphore::new(1),
             freed: Notify::new(),
         };
         Budget { inner: Rc::new(inner) }
     }
 
-    /// A charge of nothing yet, for one frame.
-    pub fn open(&self) -> Charge<'_> {
-        Charge { held: self.held(), permit: RefCell::new(None), budget: self }
+    /// A charge of nothing yet, for one frame of so many bytes.
+    pub fn open(&self, bytes: usize) -> Charge<'_> {
+        let is_large = LARGE_BYTES < bytes;
+        Charge { held: self.held(), permit: RefCell::new(None), is_large, budget: self }
     }
 
     /// Bytes charged now.
@@ -50,7 +58,7 @@ impl Budget {
     }
 
     fn held(&self) -> Held {
-        Held { budget: self.clone(), bytes: 0 }
+        Held { budget: self.clone(), bytes: 0, has_turn: false }
     }
 }
 
@@ -58,6 +66,7 @@ impl Budget {
 pub struct Charge<'a> {
     held: Held,
     permit: RefCell<Option<SemaphorePermit<'a>>>,
+    is_large: bool,
     budget: &'a Budget,
 }
 
@@ -72,9 +81,10 @@ impl Charge<'_> {
     /// holds again. Whoever has the turn may be slow, and the others must not wait for it then.
     pub async fn admit(&self) {
         let inner = &self.budget.inner;
+        let turn = if self.is_large { &inner.large } else { &inner.overdraft };
         while self.must_wait() {
             tokio::select! {
-                permit = inner.overdraft.acquire() => {
+                permit = turn.acquire() => {
                     let permit = permit.expect("the semaphore is never closed");
                     *self.permit.borrow_mut() = Some(permit);
                 }
@@ -91,7 +101,13 @@ impl Charge<'_> {
     }
 
     /// The frame is whole: its bytes stay charged until the returned value is dropped.
-    pub fn finish(self) -> Held {
+    pub fn finish(mut self) -> Held {
+        if self.is_large
+            && let Some(permit) = self.permit.take()
+        {
+            permit.forget();
+            self.held.has_turn = true;
+        }
         self.held
     }
 }
@@ -100,6 +116,8 @@ impl Charge<'_> {
 pub struct Held {
     budget: Budget,
     bytes: u64,
+    /// It came over the limit, and no other large frame does before it is dropped.
+    has_turn: bool,
 }
 
 impl Held {
@@ -111,7 +129,10 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let Inner { limit, used, freed, .. } = &*self.budget.inner;
+        let Inner { limit, used, freed, large, .. } = &*self.budget.inner;
+        if self.has_turn {
+            large.add_permits(1);
+        }
         used.set(used.get().checked_sub(self.bytes).expect("only what was added is given back"));
         if used.get() < *limit {
             freed.notify_waiters();
@@ -126,7 +147,7 @@ mod tests {
     #[test]
     fn bytes_come_back_when_the_frame_is_dropped() {
         let budget = Budget::new(ByteCount(10));
-        let mut charge = budget.open();
+        let mut charge = budget.open(10);
         charge.add(7);
         let held = charge.finish();
         assert_eq!(budget.used(), ByteCount(7));
@@ -137,7 +158,7 @@ mod tests {
     #[tokio::test]
     async fn over_the_limit_one_frame_at_a_time_goes_on() {
         let budget = Budget::new(ByteCount(10));
-        let (mut first, second) = (budget.open(), budget.open());
+        let (mut first, second) = (budget.open(10), budget.open(10));
         first.add(10);
         first.admit().await;
         let mut waits = Box::pin(second.admit());
@@ -154,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn a_slow_frame_with_the_turn_stops_nobody_once_the_limit_holds() {
         let budget = Budget::new(ByteCount(10));
-        let (mut whole, slow, third) = (budget.open(), budget.open(), budget.open());
+        let (mut whole, slow, third) = (budget.open(10), budget.open(10), budget.open(10));
         whole.add(10);
         slow.admit().await;
         let mut waits = Box::pin(third.admit());
@@ -162,6 +183,27 @@ mod tests {
         let mut context = std::task::Context::from_waker(waker);
         assert!(waits.as_mut().poll(&mut context).is_pending());
         drop(whole.finish());
+        assert!(waits.as_mut().poll(&mut context).is_ready());
+    }
+
+    /// 100 MB each, whole and waiting to be served, would be all the memory there is.
+    #[tokio::test]
+    async fn large_frames_over_the_limit_become_whole_one_after_the_other_is_served() {
+        let budget = Budget::new(ByteCount(10));
+        let large = || budget.open(LARGE_BYTES + 1);
+        let (mut first, second, small) = (large(), large(), budget.open(10));
+        first.add(10);
+        first.admit().await;
+        first.add(10);
+        let held = first.finish();
+        let mut waits = Box::pin(second.admit());
+        let waker = std::task::Waker::noop();
+        let mut context = std::task::Context::from_waker(waker);
+        assert!(waits.as_mut().poll(&mut context).is_pending(), "the first is not served yet");
+        small.admit().await;
+        drop(small.finish());
+        assert!(waits.as_mut().poll(&mut context).is_pending(), "a small one has its own turn");
+        drop(held);
         assert!(waits.as_mut().poll(&mut context).is_ready());
     }
 }

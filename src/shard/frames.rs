@@ -76,7 +76,7 @@ impl FrameReader {
         progress: impl Fn(bool),
     ) -> Result<Option<(BytesMut, Held)>, FrameError> {
         let Some(length) = self.length(&progress).await? else { return Ok(None) };
-        let mut charge = budget.open();
+        let mut charge = budget.open(length);
         let mut frame = Vec::new();
         frame.try_reserve_exact(length).map_err(|_| FrameError::NoMemory(u64_of(length)))?;
         let present = length.min(self.head.len() - LENGTH_BYTES);

@@ -23,7 +23,7 @@ use kafka_protocol::protocol::{Decodable, Encodable};
 
 use super::admin::{self, AdminRequest};
 use super::error::{ErrorCode, WireError};
-use super::frame::{CONTROL_FRAME_BYTES_MAX, HEADER_BYTES_MIN, RequestHeader};
+use super::frame::{HEADER_BYTES_MIN, RequestHeader};
 use super::guard;
 use super::offsets;
 use super::versions::{self, ADVERTISED, ApiRange, api};
@@ -90,15 +90,25 @@ pub enum Request {
 /// Decodes a request's body; see [`super::frame::split`].
 ///
 /// # Errors
-/// [`WireError`]: unsupported API or version, a body above [`CONTROL_FRAME_BYTES_MAX`], a length
-/// that doesn't fit, or anything else that the codec refuses.
+/// [`WireError`]: unsupported API or version, a length that doesn't fit, too many array elements,
+/// or anything else that the codec refuses.
 pub fn decode(header: &RequestHeader, body: BytesMut) -> Result<Request, WireError> {
+    decode_counted(header, body).map(|(request, _)| request)
+}
+
+/// The same, with the number of array elements.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_counted(header: &RequestHeader, body: BytesMut) -> Result<(Request, u64), WireError> {
     let (key, version) = (header.api_key, header.version);
     versions::check(key, version)?;
-    check_size(body.len())?;
-    if key != api::WRITE_TXN_MARKERS {
-        guard::check_request(key, version, &body)?;
-    }
+    let elements = guard::check_request(key, version, &body)?;
+    decode_checked(header, body).map(|request| (request, elements))
+}
+
+fn decode_checked(header: &RequestHeader, body: BytesMut) -> Result<Request, WireError> {
+    let (key, version) = (header.api_key, header.version);
     if version >= offsets::IDS_FROM {
         match key {
             api::OFFSET_COMMIT => return offsets::decode_commit(body).map(Request::OffsetCommit),
@@ -151,15 +161,6 @@ fn decode_group_request(key: i16, version: i16, body: &mut Bytes) -> Result<Requ
         }
         _ => return Err(WireError::Unsupported { api_key: key, version }),
     })
-}
-
-fn check_size(size: usize) -> Result<(), WireError> {
-    if size <= CONTROL_FRAME_BYTES_MAX {
-        return Ok(());
-    }
-    let number = |size: usize| i32::try_from(size).unwrap_or(i32::MAX);
-    let (min, max) = (number(HEADER_BYTES_MIN), number(CONTROL_FRAME_BYTES_MAX));
-    Err(WireError::FrameSize { size: number(size), min, max })
 }
 
 pub(super) fn decode_body<M: Decodable>(
@@ -423,12 +424,5 @@ mod tests {
         for bad in ["", "-a", "a.", "a b", "ä", "a_b"] {
             assert!(!is_software_name(bad), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_control_frame_has_a_limit_of_its_own() {
-        let header = RequestHeader { api_key: 3, version: 4, correlation_id: 0, client_id: None };
-        let refused = decode(&header, BytesMut::zeroed(CONTROL_FRAME_BYTES_MAX + 1));
-        assert!(matches!(refused, Err(WireError::FrameSize { .. })));
     }
 }

@@ -25,9 +25,9 @@ pub const FRAME_BYTES_MAX: i32 = 104_857_600;
 /// Bytes of API key, version and correlation id: no request is shorter.
 pub const HEADER_BYTES_MIN: usize = 2 * size_of::<i16>() + size_of::<i32>();
 
-/// Limit of a frame that carries no records, in bytes. A Metadata request with 10,000 topic names
-/// of 100 bytes just passes.
-pub const CONTROL_FRAME_BYTES_MAX: usize = 1 << 20;
+/// Requests without records whose bodies are longer are decoded one at a time, beside the shard's
+/// thread. Shorter ones have no more array elements than bytes, and are decoded at once.
+pub const CONTROL_BYTES_AT_ONCE: usize = 128 << 10;
 
 /// What stands before every request's body.
 #[derive(Clone, PartialEq, Eq, Debug)]

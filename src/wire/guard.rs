@@ -22,6 +22,11 @@ use crate::units::u64_of;
 /// bytes, so that a request costs at most 13 MB for as long as it is served.
 pub const REQUEST_ELEMENTS_MAX: u64 = 100_000;
 
+/// The same for requests whose elements are partitions, or topics to be made, and are answered in a
+/// few bytes each. A shard serves one at a time of those that have more than
+/// [`REQUEST_ELEMENTS_MAX`], which costs 130 MB at most.
+pub const LIST_ELEMENTS_MAX: u64 = 1_000_000;
+
 /// Array elements that one answer may have in all, on the client's side.
 pub const ANSWER_ELEMENTS_MAX: u64 = 10_000_000;
 
@@ -68,14 +73,34 @@ pub(crate) const fn dropped(field: Field, until: i16) -> Field {
     Field { until, ..field }
 }
 
-/// Walks a request's body.
+/// Walks a request's body, and says how many array elements it has.
 ///
 /// # Errors
-/// [`WireError`]: a length that doesn't fit, more than [`REQUEST_ELEMENTS_MAX`] elements, or an API
-/// without a schema here.
-pub fn check_request(api_key: i16, version: i16, body: &[u8]) -> Result<(), WireError> {
+/// [`WireError`]: a length that doesn't fit, more than [`REQUEST_ELEMENTS_MAX`] elements
+/// ([`LIST_ELEMENTS_MAX`] for some APIs), or an API without a schema here.
+pub fn check_request(api_key: i16, version: i16, body: &[u8]) -> Result<u64, WireError> {
     let fields = request_fields(api_key).ok_or(WireError::Unsupported { api_key, version })?;
-    Walk::start(api_key, version, REQUEST_ELEMENTS_MAX)?.run(fields, body)
+    let elements_max = elements_max(api_key);
+    let mut walk = Walk::start(api_key, version, elements_max)?;
+    walk.run(fields, body)?;
+    Ok(elements_max - walk.elements_left)
+}
+
+/// Only where an element costs no more than itself: one of DescribeConfigs is answered with all
+/// configs of a topic. And never where an answer waits for other clients (JoinGroup, SyncGroup),
+/// whose requests would wait for this one.
+fn elements_max(api_key: i16) -> u64 {
+    match api_key {
+        api::OFFSET_COMMIT
+        | api::OFFSET_FETCH
+        | api::OFFSET_DELETE
+        | api::TXN_OFFSET_COMMIT
+        | api::LIST_OFFSETS
+        | api::OFFSET_FOR_LEADER_EPOCH
+        | api::CREATE_TOPICS
+        | api::DELETE_TOPICS => LIST_ELEMENTS_MAX,
+        _ => REQUEST_ELEMENTS_MAX,
+    }
 }
 
 /// Walks an answer's body, on the client's side.
@@ -440,12 +465,14 @@ mod tests {
         body.extend(vec![0; 2 * many]);
         let refused = check_request(api::METADATA, 0, &body);
         assert!(matches!(refused, Err(WireError::TooMany { count: 100_001, .. })));
+        body.extend([0; 4]);
+        assert_eq!(check_request(api::DELETE_TOPICS, 1, &body), Ok(100_001), "a list");
     }
 
     #[test]
     fn every_api_but_those_walked_by_hand_has_a_schema() {
         for range in super::super::versions::ADVERTISED {
-            let walked = [api::PRODUCE, api::FETCH, api::WRITE_TXN_MARKERS].contains(&range.key);
+            let walked = [api::PRODUCE, api::FETCH].contains(&range.key);
             assert_eq!(request_fields(range.key).is_none(), walked, "{}", range.name);
         }
     }

@@ -2,6 +2,7 @@
 //! may neither commit nor heartbeat.
 
 use kafka_protocol::messages::consumer_group_heartbeat_request::ConsumerGroupHeartbeatRequest;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
@@ -9,8 +10,8 @@ use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
 use kafka_protocol::messages::{
-    ConsumerGroupHeartbeatResponse, FindCoordinatorRequest, GroupId, HeartbeatRequest,
-    ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest, TopicName,
+    ConsumerGroupHeartbeatResponse, DescribeConfigsRequest, FindCoordinatorRequest, GroupId,
+    HeartbeatRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest, TopicName,
 };
 
 use crate::support::client::{Client, text};
@@ -20,12 +21,16 @@ use crate::support::wait;
 const LOAD_IN_PROGRESS: i16 = 14;
 const UNKNOWN_MEMBER_ID: i16 = 25;
 const INVALID_REQUEST: i16 = 42;
+const GROUP_MAX_SIZE_REACHED: i16 = 81;
 const GROUP_ID_NOT_FOUND: i16 = 69;
 const FENCED_MEMBER_EPOCH: i16 = 110;
 const UNRELEASED_INSTANCE_ID: i16 = 111;
 const UNSUPPORTED_ASSIGNOR: i16 = 112;
 const STALE_MEMBER_EPOCH: i16 = 113;
 const INVALID_REGULAR_EXPRESSION: i16 = 128;
+
+/// The type of a broker among resources.
+const BROKER: i8 = 4;
 
 /// Groups in one OffsetFetch.
 const AT_A_TIME: usize = 500;
@@ -129,6 +134,30 @@ fn whoever_is_no_member_or_was_one_is_told_so() {
         .with_member_id(text("m"))
         .with_generation_id(1);
     assert_eq!(client.call(&classic, 4).error_code, UNKNOWN_MEMBER_ID);
+}
+
+#[test]
+fn bounds_of_consumer_groups_are_the_servers_settings() {
+    let bound = "group.consumer.min.heartbeat.interval.ms";
+    let launch = Launch::new("uring")
+        .set(&format!("{bound}=1000"))
+        .set("group.consumer.heartbeat.interval.ms=2000")
+        .set("group.consumer.max.size=1");
+    let broker = launch.start();
+    let mut client = broker.connect();
+    client.create("topic", 2, &[]);
+    coordinated(&mut client);
+    let joined = client.call(&beat("m", 0), 1);
+    assert_eq!((joined.error_code, joined.heartbeat_interval_ms), (0, 2_000));
+    assert_eq!(client.call(&beat("n", 0), 1).error_code, GROUP_MAX_SIZE_REACHED);
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(BROKER)
+        .with_resource_name(text("1"))
+        .with_configuration_keys(Some(vec![text(bound)]));
+    let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+    let told = client.call(&request, 4).results.remove(0).configs;
+    let told: Vec<_> = told.iter().map(|it| (it.name.as_str(), it.value.as_deref())).collect();
+    assert_eq!(told, [(bound, Some("1000"))]);
 }
 
 /// What a member sends that joins with epoch 0, and says everything anew with any other.

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use bytes::Bytes;
+
 use crate::broker::node::Node;
 use crate::coordinator::group::request::{Client, Identity};
 use crate::coordinator::group::{Answer, GroupError, Request};
@@ -71,6 +73,11 @@ pub(super) fn wire(outcome: Result<(), GroupError>) -> i16 {
 /// A null, or a text that is kept.
 pub(super) fn kept(text: Option<StrBytes>) -> Option<String> {
     text.map(|text| text.to_string())
+}
+
+/// Bytes that a group keeps: a copy, since a slice would keep the request's whole frame.
+pub(super) fn own(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
 }
 
 /// A member as a request names it.

@@ -9,7 +9,7 @@
 use kafka_protocol::messages::join_group_request::JoinGroupRequest;
 use kafka_protocol::messages::join_group_response::{JoinGroupResponse, JoinGroupResponseMember};
 
-use crate::broker::api::groups::{ask_named, code, kept};
+use crate::broker::api::groups::{ask_named, code, kept, own};
 use crate::broker::api::text;
 use crate::broker::node::Node;
 use crate::coordinator::group::answer::Joined;
@@ -52,7 +52,7 @@ fn join(request: JoinGroupRequest, version: i16, client: Client) -> Join {
         needs_id: version >= IDS_FROM,
         can_skip_assignment: version >= SKIP_FROM,
         protocol_type: request.protocol_type.to_string(),
-        protocols: protocols.map(|it| (it.name.to_string(), it.metadata)).collect(),
+        protocols: protocols.map(|it| (it.name.to_string(), own(&it.metadata))).collect(),
         session_timeout_ms: request.session_timeout_ms,
         rebalance_timeout_ms: match version {
             0 => request.session_timeout_ms,

@@ -7,7 +7,7 @@
 use kafka_protocol::messages::sync_group_request::SyncGroupRequest;
 use kafka_protocol::messages::sync_group_response::SyncGroupResponse;
 
-use crate::broker::api::groups::{ask_named, code, identity, kept};
+use crate::broker::api::groups::{ask_named, code, identity, kept, own};
 use crate::broker::api::text;
 use crate::broker::node::Node;
 use crate::coordinator::group::request::Sync;
@@ -27,11 +27,12 @@ pub async fn answer(node: &Node, request: SyncGroupRequest, version: i16) -> Syn
     let group = request.group_id.0.to_string();
     let member = (&request.member_id, request.group_instance_id);
     let assignments = request.assignments.into_iter();
+    let assignments = assignments.map(|it| (it.member_id.to_string(), own(&it.assignment)));
     let sync = Sync {
         identity: identity(&group, member, request.generation_id),
         protocol_type: kept(request.protocol_type),
         protocol: kept(request.protocol_name),
-        assignments: assignments.map(|it| (it.member_id.to_string(), it.assignment)).collect(),
+        assignments: assignments.collect(),
     };
     let refused = |code: ErrorCode| SyncGroupResponse::default().with_error_code(code.to_wire());
     match ask_named(node, &group, Request::Sync(sync)).await {

@@ -66,10 +66,34 @@ pub const COORDINATORS: &[Setting] = &[
         "How long a member with the consumer protocol may be silent.",
     ),
     of(
+        "group.consumer.min.session.timeout.ms",
+        Kind::INT_POSITIVE,
+        Some("45000"),
+        "Least that it may be, for all groups and for one (consumer.session.timeout.ms).",
+    ),
+    of(
+        "group.consumer.max.session.timeout.ms",
+        Kind::INT_POSITIVE,
+        Some("60000"),
+        "Most that it may be.",
+    ),
+    of(
         "group.consumer.heartbeat.interval.ms",
         Kind::INT_POSITIVE,
         Some("5000"),
         "How often it is to say that it is there.",
+    ),
+    of(
+        "group.consumer.min.heartbeat.interval.ms",
+        Kind::INT_POSITIVE,
+        Some("5000"),
+        "Least that this may be, for all groups and for one (consumer.heartbeat.interval.ms).",
+    ),
+    of(
+        "group.consumer.max.heartbeat.interval.ms",
+        Kind::INT_POSITIVE,
+        Some("15000"),
+        "Most that it may be.",
     ),
     of(
         "group.consumer.max.size",
@@ -96,6 +120,18 @@ pub const COORDINATORS: &[Setting] = &[
         Kind::INT_NOT_NEGATIVE,
         Some("1000"),
         "Least time between two assignments of a group with the consumer protocol.",
+    ),
+    of(
+        "group.consumer.min.assignment.interval.ms",
+        Kind::INT_NOT_NEGATIVE,
+        Some("0"),
+        "Least that this may be, for all groups and for one (consumer.assignment.interval.ms).",
+    ),
+    of(
+        "group.consumer.max.assignment.interval.ms",
+        Kind::INT_NOT_NEGATIVE,
+        Some("15000"),
+        "Most that it may be.",
     ),
     of(
         "group.consumer.regex.refresh.interval.ms",

@@ -69,6 +69,37 @@ impl CoordinatorConfig {
     }
 }
 
+impl CoordinatorConfig {
+    /// What contradicts itself (`GroupCoordinatorConfig`): the setting at fault, and why.
+    pub(super) fn contradictions(&self) -> Vec<(String, String)> {
+        let it = &self.groups.consumer;
+        let mut faults = Vec::new();
+        for (name, value, (least, most)) in [
+            ("session.timeout.ms", it.session_timeout_ms, it.session_timeout_bounds),
+            ("heartbeat.interval.ms", it.heartbeat_interval_ms, it.heartbeat_interval_bounds),
+            ("assignment.interval.ms", it.assignment_interval_ms, it.assignment_interval_bounds),
+        ] {
+            let setting = |bound: &str| format!("group.consumer.{bound}{name}");
+            let mut check = |is_wrong, (lower, greater): (&str, &str)| {
+                let (lower, greater) = (setting(lower), setting(greater));
+                if is_wrong {
+                    let text = format!("{greater} must be greater than or equal to {lower}");
+                    faults.push((greater, text));
+                }
+            };
+            check(most < least, ("min.", "max."));
+            check(value < least, ("min.", ""));
+            check(most < value, ("", "max."));
+        }
+        if it.session_timeout_ms <= it.heartbeat_interval_ms {
+            let name = "group.consumer.heartbeat.interval.ms";
+            let text = format!("{name} must be less than group.consumer.session.timeout.ms");
+            faults.push((name.to_owned(), text));
+        }
+        faults
+    }
+}
+
 impl TransactionConfig {
     fn from_values(values: &Values<'_>) -> TransactionConfig {
         let ms = |name| u64::from(values.count(name));
@@ -113,12 +144,19 @@ fn consumer(values: &Values<'_>) -> ConsumerSettings {
         // As if it were not set: groups can't do without.
         assignors = vec![Assignor::Uniform, Assignor::Range];
     }
+    let bounds = |name: &str| {
+        let bound = |which: &str| values.int(&format!("group.consumer.{which}.{name}"));
+        (bound("min"), bound("max"))
+    };
     ConsumerSettings {
         session_timeout_ms: values.int("group.consumer.session.timeout.ms"),
+        session_timeout_bounds: bounds("session.timeout.ms"),
         heartbeat_interval_ms: values.int("group.consumer.heartbeat.interval.ms"),
+        heartbeat_interval_bounds: bounds("heartbeat.interval.ms"),
         members_max: usize_of(u64::from(values.count("group.consumer.max.size"))),
         assignors,
         assignment_interval_ms: values.int("group.consumer.assignment.interval.ms"),
+        assignment_interval_bounds: bounds("assignment.interval.ms"),
         regex_refresh_ms: values.int("group.consumer.regex.refresh.interval.ms"),
         can_upgrade: matches!(policy, "bidirectional" | "upgrade"),
         can_downgrade: matches!(policy, "bidirectional" | "downgrade"),

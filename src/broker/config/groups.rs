@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use super::ServerConfig;
 use super::describe::{ConfigSource, Described, Synonym, server_synonyms};
 use super::value::Kind;
+use crate::coordinator::group::settings::{
+    Bounds, OWN_ASSIGNMENT_INTERVAL, OWN_HEARTBEAT_INTERVAL, OWN_SESSION_TIMEOUT,
+};
 
 /// One config of groups.
 struct GroupSetting {
@@ -171,7 +174,10 @@ fn with(bound: &str, name: &str) -> String {
 ///
 /// # Errors
 /// The first fault, in the order of the names.
-pub fn validate_group(overrides: &BTreeMap<String, String>) -> Result<(), GroupConfigError> {
+pub fn validate_group(
+    server: &ServerConfig,
+    overrides: &BTreeMap<String, String>,
+) -> Result<(), GroupConfigError> {
     for (name, value) in overrides {
         let setting = GROUP.iter().find(|setting| setting.name == name);
         let setting = setting.ok_or_else(|| GroupConfigError::Unknown(name.clone()))?;
@@ -184,7 +190,7 @@ pub fn validate_group(overrides: &BTreeMap<String, String>) -> Result<(), GroupC
             value: value.clone(),
             why,
         })?;
-        if let (Kind::Int(least, most), Ok(number)) = (setting.kind, text.parse::<i32>()) {
+        if let (Some((least, most)), Ok(number)) = (bounds(server, setting), text.parse::<i32>()) {
             let name = setting.name;
             if number < least {
                 return Err(GroupConfigError::TooSmall(name));
@@ -197,11 +203,22 @@ pub fn validate_group(overrides: &BTreeMap<String, String>) -> Result<(), GroupC
     Ok(())
 }
 
-/// What a number that was set for a group comes to: one outside of the bounds, which Kafka may have
-/// taken with wider ones, counts as the nearest within (`GroupConfig#evaluate`).
+/// What a number may be: for consumer groups as the server's settings say.
+fn bounds(server: &ServerConfig, setting: &GroupSetting) -> Option<Bounds> {
+    let consumer = &server.coordinators.groups.consumer;
+    match (setting.name, setting.kind) {
+        (OWN_SESSION_TIMEOUT, _) => Some(consumer.session_timeout_bounds),
+        (OWN_HEARTBEAT_INTERVAL, _) => Some(consumer.heartbeat_interval_bounds),
+        (OWN_ASSIGNMENT_INTERVAL, _) => Some(consumer.assignment_interval_bounds),
+        (_, Kind::Int(least, most)) => Some((least, most)),
+        _ => None,
+    }
+}
+
+/// A number that was set for a group; whoever uses it holds it against the bounds of now.
 pub fn group_number(name: &str, value: &str) -> Option<i32> {
     match GROUP.iter().find(|setting| setting.name == name)?.kind {
-        Kind::Int(least, most) => Some(value.parse::<i32>().ok()?.clamp(least, most)),
+        Kind::Int(..) => value.parse().ok(),
         _ => None,
     }
 }
@@ -249,9 +266,11 @@ mod tests {
     #[test]
     fn defaults_are_valid_and_bounds_are_named() {
         for setting in GROUP {
-            assert_eq!(validate_group(&overrides(setting.name, setting.default)), Ok(()));
+            let set = overrides(setting.name, setting.default);
+            assert_eq!(validate_group(&ServerConfig::defaults(), &set), Ok(()));
         }
-        let refused = |name, value| validate_group(&overrides(name, value)).err();
+        let server = ServerConfig::defaults();
+        let refused = |name, value| validate_group(&server, &overrides(name, value)).err();
         let message = |name, value| refused(name, value).map(|it| it.to_string());
         assert_eq!(
             message("consumer.session.timeout.ms", "5").as_deref(),
@@ -297,10 +316,38 @@ mod tests {
     }
 
     #[test]
-    fn numbers_out_of_bounds_count_as_the_nearest_within() {
-        let timeout = |value| group_number("consumer.session.timeout.ms", value);
-        assert_eq!(timeout("50000"), Some(50_000));
-        assert_eq!((timeout("1"), timeout("600000")), (Some(45_000), Some(60_000)));
-        assert_eq!((timeout("x"), group_number("share.isolation.level", "1")), (None, None));
+    fn the_servers_bounds_are_those_of_a_group() {
+        let set = [
+            "group.consumer.min.session.timeout.ms=6000",
+            "group.consumer.max.session.timeout.ms=50000",
+        ];
+        let set = set.map(str::to_owned).to_vec();
+        let server = ServerConfig::load(&Sources { set, ..Sources::default() }).expect("valid");
+        let name = "consumer.session.timeout.ms";
+        let outcome = |value| validate_group(&server, &overrides(name, value));
+        assert_eq!((outcome("6000"), outcome("50000")), (Ok(()), Ok(())));
+        assert_eq!(outcome("5999"), Err(GroupConfigError::TooSmall(name)));
+        assert_eq!(outcome("50001"), Err(GroupConfigError::TooLarge(name)));
+    }
+
+    #[test]
+    fn bounds_that_contradict_each_other_or_a_value_are_refused() {
+        for (name, set) in [
+            ("session.timeout.ms", "group.consumer.session.timeout.ms=44999"),
+            ("max.session.timeout.ms", "group.consumer.session.timeout.ms=60001"),
+            ("max.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms=4999"),
+            ("heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms=5001"),
+            ("max.assignment.interval.ms", "group.consumer.max.assignment.interval.ms=999"),
+        ] {
+            let sources = Sources { set: vec![set.to_owned()], ..Sources::default() };
+            let text = ServerConfig::load(&sources).expect_err("refused").to_string();
+            let expected = format!("group.consumer.{name} must be greater than or equal to");
+            assert!(text.contains(&expected), "{set}: {text}");
+        }
+        let set = ["min.session.timeout.ms=1", "session.timeout.ms=5000"];
+        let set = set.map(|it| format!("group.consumer.{it}")).to_vec();
+        let sources = Sources { set, ..Sources::default() };
+        let text = ServerConfig::load(&sources).expect_err("refused").to_string();
+        assert!(text.contains("must be less than group.consumer.session.timeout.ms"), "{text}");
     }
 }

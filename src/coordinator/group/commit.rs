@@ -114,8 +114,12 @@ impl GroupCoordinator {
             ));
         }
         let is_full = added > 0 && self.settings.offsets_max < self.offsets.count(group) + added;
-        if is_full || self.settings.write_bytes_max < bytes {
+        if is_full {
             return Err(GroupError::InvalidCommitOffsetSize);
+        }
+        if self.settings.write_bytes_max < bytes {
+            // They are one batch, and Kafka's log refuses it (`handleOperationException`).
+            return Err(GroupError::UnknownServerError);
         }
         Ok((outcomes, accepted))
     }

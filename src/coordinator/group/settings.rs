@@ -33,19 +33,28 @@ pub struct GroupSettings {
     pub write_bytes_max: usize,
 }
 
+/// The least and the most that a number may be; the least is not above.
+pub type Bounds = (i32, i32);
+
 /// The settings of groups with the consumer protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConsumerSettings {
     /// `group.consumer.session.timeout.ms`.
     pub session_timeout_ms: i32,
+    /// What it may be for one group.
+    pub session_timeout_bounds: Bounds,
     /// `group.consumer.heartbeat.interval.ms`.
     pub heartbeat_interval_ms: i32,
+    /// What it may be for one group.
+    pub heartbeat_interval_bounds: Bounds,
     /// `group.consumer.max.size`.
     pub members_max: usize,
     /// `group.consumer.assignors`, the first one for members that prefer none; never empty.
     pub assignors: Vec<Assignor>,
     /// `group.consumer.assignment.interval.ms`.
     pub assignment_interval_ms: i32,
+    /// What it may be for one group.
+    pub assignment_interval_bounds: Bounds,
     /// `group.consumer.regex.refresh.interval.ms`.
     pub regex_refresh_ms: i32,
     /// Whether a group becomes one with the consumer protocol when a member with that joins.
@@ -90,10 +99,13 @@ impl GroupSettings {
             retention_check_ms: 600_000,
             consumer: ConsumerSettings {
                 session_timeout_ms: 45_000,
+                session_timeout_bounds: (45_000, 60_000),
                 heartbeat_interval_ms: 5_000,
+                heartbeat_interval_bounds: (5_000, 15_000),
                 members_max: 6,
                 assignors: vec![Assignor::Uniform, Assignor::Range],
                 assignment_interval_ms: 0,
+                assignment_interval_bounds: (0, 15_000),
                 regex_refresh_ms: 600_000,
                 can_upgrade: true,
                 can_downgrade: true,

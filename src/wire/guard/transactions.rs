@@ -1,6 +1,6 @@
-//! The requests of transactions, but for WriteTxnMarkers, which is walked by hand.
+//! The requests of transactions.
 
-use super::{BOOL, Field, INT16, INT32, INT32S, INT64, Kind, TEXTS, api, dropped, field};
+use super::{BOOL, Field, INT8, INT16, INT32, INT32S, INT64, Kind, TEXTS, api, dropped, field};
 
 /// The fields of a request of transactions.
 pub(super) fn request_fields(api_key: i16) -> Option<&'static [Field]> {
@@ -12,6 +12,7 @@ pub(super) fn request_fields(api_key: i16) -> Option<&'static [Field]> {
         api::DESCRIBE_TRANSACTIONS => DESCRIBE,
         api::LIST_TRANSACTIONS => LIST,
         api::DESCRIBE_PRODUCERS => DESCRIBE_PRODUCERS,
+        api::WRITE_TXN_MARKERS => WRITE_TXN_MARKERS_REQUEST,
         _ => return None,
     })
 }
@@ -80,4 +81,17 @@ const LIST: &[Field] = &[
 const DESCRIBE_PRODUCERS: &[Field] =
     &[field("topics", Kind::Array(&Kind::Struct(DESCRIBE_PRODUCERS_TOPIC)), 0)];
 const DESCRIBE_PRODUCERS_TOPIC: &[Field] =
+    &[field("topic name", Kind::Text, 0), field("partition indexes", INT32S, 0)];
+
+const WRITE_TXN_MARKERS_REQUEST: &[Field] =
+    &[field("markers", Kind::Array(&Kind::Struct(TXN_MARKER)), 0)];
+const TXN_MARKER: &[Field] = &[
+    field("producer id", INT64, 0),
+    field("producer epoch", INT16, 0),
+    field("transaction result", BOOL, 0),
+    field("topics", Kind::Array(&Kind::Struct(TXN_MARKER_TOPIC)), 0),
+    field("coordinator epoch", INT32, 0),
+    field("transaction version", INT8, 2),
+];
+const TXN_MARKER_TOPIC: &[Field] =
     &[field("topic name", Kind::Text, 0), field("partition indexes", INT32S, 0)];

@@ -21,6 +21,11 @@ impl Turn<'_> {
             self.group.pending.remove(member);
             return self.refuse_join(ticket, "", GroupError::GroupMaxSizeReached);
         }
+        let bytes = join.protocols.iter().map(|(name, metadata)| name.len() + metadata.len());
+        if self.settings.write_bytes_max < bytes.sum() {
+            // The log would refuse the group's record, and Kafka the leader's SyncGroup then.
+            return self.refuse_join(ticket, &join.member, GroupError::UnknownServerError);
+        }
         if !self.group.supports(&join.protocol_type, &join.protocols) {
             let error = GroupError::InconsistentGroupProtocol;
             return self.refuse_join(ticket, &join.member, error);

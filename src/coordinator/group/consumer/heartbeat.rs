@@ -106,7 +106,8 @@ impl Turn<'_> {
         let has_changed = member.assigned != before;
         let assignment = (beat.epoch == 0 || is_full(beat) || has_changed)
             .then(|| listed(&without_epochs(&member.assigned)));
-        let of_all = self.settings.consumer.heartbeat_interval_ms;
+        let settings = &self.settings.consumer;
+        let of_all = (settings.heartbeat_interval_ms, settings.heartbeat_interval_bounds);
         Ok(Beat {
             member: id.to_string(),
             epoch: member.epoch,

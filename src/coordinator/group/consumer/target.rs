@@ -47,7 +47,8 @@ impl Turn<'_> {
     }
 
     fn is_too_young(&self, last: TargetEpoch) -> bool {
-        let of_all = self.settings.consumer.assignment_interval_ms;
+        let settings = &self.settings.consumer;
+        let of_all = (settings.assignment_interval_ms, settings.assignment_interval_bounds);
         let interval_ms = i64::from(self.own(OWN_ASSIGNMENT_INTERVAL, of_all));
         let since = last.timestamp.0;
         since != 0 && interval_ms != 0 && self.now.0 < since.saturating_add(interval_ms)

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use crate::coordinator::group::classic::Timer;
 use crate::coordinator::group::consumer::member::without_epochs;
 use crate::coordinator::group::consumer::{Change, ConsumerGroup, Member};
-use crate::coordinator::group::settings::{GroupSettings, OWN_SESSION_TIMEOUT};
+use crate::coordinator::group::settings::{
+    Bounds, ConsumerSettings, GroupSettings, OWN_SESSION_TIMEOUT,
+};
 use crate::coordinator::group::topics::Topics;
 use crate::coordinator::{Record, Timers};
 use crate::format::group_records::TargetEpoch;
@@ -40,12 +42,16 @@ impl Turn<'_> {
     }
 
     fn session_timeout_ms(&self) -> i32 {
-        self.own(OWN_SESSION_TIMEOUT, self.settings.consumer.session_timeout_ms)
+        let ConsumerSettings { session_timeout_ms, session_timeout_bounds, .. } =
+            self.settings.consumer;
+        self.own(OWN_SESSION_TIMEOUT, (session_timeout_ms, session_timeout_bounds))
     }
 
-    /// A setting of the group: what was set for it, or else what counts for all groups.
-    pub(super) fn own(&self, name: &str, of_all: i32) -> i32 {
-        self.topics.group_config(&self.group.id, name).unwrap_or(of_all)
+    /// A setting of the group: what was set for it, or else what counts for all groups. One that
+    /// was set when the bounds were others counts as the nearest within (`GroupConfig#evaluate`).
+    pub(super) fn own(&self, name: &str, (of_all, (least, most)): (i32, Bounds)) -> i32 {
+        let own = self.topics.group_config(&self.group.id, name);
+        own.map_or(of_all, |own| own.clamp(least, most))
     }
 
     pub(super) fn start(

@@ -365,6 +365,16 @@ fn what_is_set_for_a_group_beats_what_counts_for_all() {
     assert_eq!(world.describe_consumers().map(|it| (it.epoch, it.target_epoch)), Some((3, 2)));
 }
 
+#[test]
+fn what_was_set_under_other_bounds_counts_as_the_nearest_within() {
+    let mut world = world(2);
+    for (set, counts) in [(1, 5_000), (4_999, 5_000), (15_000, 15_000), (i32::MAX, 15_000)] {
+        world.set_group_config("consumer.heartbeat.interval.ms", set);
+        let consumer = Consumer::new("m", &["flights"]);
+        assert_eq!(world.beat(consumer.request()).expect("a member").interval_ms, counts);
+    }
+}
+
 /// A group with a longer session timeout of its own, of one member.
 fn world_of(consumer: &Consumer) -> World {
     let mut world = world(2);

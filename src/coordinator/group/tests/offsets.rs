@@ -94,6 +94,7 @@ fn metadata_and_commits_have_limits() {
     let settings = GroupSettings { write_bytes_max: 200, ..GroupSettings::for_tests() };
     let mut world = World::with(settings);
     let many = (0..4).map(|partition| new_offset("flights", partition, 1)).collect();
+    let refused = Answer::Commit(Err(GroupError::UnknownServerError));
     assert_eq!(world.ask(commit(many)), refused);
     assert!(world.log.is_empty());
 }

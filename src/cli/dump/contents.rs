@@ -110,8 +110,8 @@ impl Decoder {
             Decoder::Offsets => coordinator(&schema::GROUPS, offset, key, value),
             Decoder::Transactions => coordinator(&schema::TRANSACTIONS, offset, key, value),
             Decoder::ShareState => coordinator(&schema::SHARE_STATE, offset, key, value),
-            Decoder::ClusterMetadata => Ok(framed(offset, metadata(value))),
-            Decoder::RemoteLog => Ok(framed(offset, remote_log(value))),
+            Decoder::ClusterMetadata => Ok(framed(metadata(value), offset, "Error at")),
+            Decoder::RemoteLog => Ok(framed(remote_log(value), offset, "Error at offset")),
         }
     }
 }
@@ -257,8 +257,8 @@ enum MetadataFault {
 }
 
 /// A record without a key, or why it isn't shown.
-fn framed(offset: i64, read: Result<Shown, MetadataFault>) -> Contents {
-    let told = |why| Shown::Text(format!("Error at {offset}, skipping. {why}"));
+fn framed(read: Result<Shown, MetadataFault>, offset: i64, error_at: &str) -> Contents {
+    let told = |why| Shown::Text(format!("{error_at} {offset}, skipping. {why}"));
     Contents { key: None, value: Some(read.unwrap_or_else(told)) }
 }
 
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(shown(Decoder::RemoteLog, b"", &record), expected);
         let at = record.len() - 2;
         record[at] = 9;
-        assert_eq!(shown(Decoder::RemoteLog, b"", &record), "Error at 7, skipping. null");
+        assert_eq!(shown(Decoder::RemoteLog, b"", &record), "Error at offset 7, skipping. null");
     }
 
     #[test]

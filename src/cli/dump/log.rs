@@ -175,8 +175,8 @@ fn dump_batch(
     Ok(())
 }
 
-/// What says that it has records must have a whole header. (What is shown of the batch itself is read
-/// beyond its end, as Kafka does.)
+/// What says that it has records must have a whole header. (What is shown of the batch itself is
+/// read beyond its end, as Kafka does.)
 fn whole_header(log: &LogFile, found: Found) -> Result<(), LogFileError> {
     let wanted = u64_of(HEADER_BYTES);
     match found.size < wanted {

@@ -84,7 +84,7 @@ fn dumped(root: &Path, arguments: &[String]) -> (String, Vec<String>, bool) {
     }
     let options = Line::try_parse_from(words).expect("Kafka's flags").dump.options();
     let (mut out, mut complaints) = (Vec::new(), Vec::new());
-    let outcome = dump::run(&options.expect("known decoders"), &mut out, &mut complaints);
+    let outcome = dump::run(&options, &mut out, &mut complaints);
     let text = |bytes: Vec<u8>| {
         let text = String::from_utf8(bytes).expect("text");
         text.replace(&prefix, "")
@@ -157,7 +157,7 @@ fn dump_bytes(bytes: &[u8], flags: &[&str]) -> (String, Option<String>) {
     let words = words.chain([path.display().to_string()]);
     let options = Line::try_parse_from(words).expect("Kafka's flags").dump.options();
     let mut out = Vec::new();
-    let outcome = dump::run(&options.expect("known decoders"), &mut out, &mut Vec::new());
+    let outcome = dump::run(&options, &mut out, &mut Vec::new());
     let out = String::from_utf8(out).expect("text");
     let prefix = format!("{}/", folder.path().display());
     let error = outcome.err().map(|it| it.to_string().replace(&prefix, ""));

@@ -176,13 +176,9 @@ fn run_doctor(doctor: &args::Doctor) -> ExitCode {
 }
 
 fn run_dump(dump: &args::Dump) -> ExitCode {
-    let options = match dump.options() {
-        Ok(options) => options,
-        Err(error) => return exit(Err(error.to_string())),
-    };
     // A line at a time would be a system call each.
     let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout().lock());
-    match dump::run(&options, &mut out, &mut io::stderr().lock()) {
+    match dump::run(&dump.options(), &mut out, &mut io::stderr().lock()) {
         Err(dump::DumpError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             // What is left in the buffer has no reader.
             drop(out.into_parts());

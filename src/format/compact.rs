@@ -140,6 +140,23 @@ impl<'a> Reader<'a> {
         Ok(self.bytes(length))
     }
 
+    /// A string of the plain encoding, whose length is of 16 bits, or null.
+    ///
+    /// # Errors
+    /// [`CompactError`].
+    pub fn nullable_plain_string(&mut self) -> Result<Option<&'a str>, CompactError> {
+        let Ok(length) = usize::try_from(self.i16()?) else { return Ok(None) };
+        str::from_utf8(self.take(length)?).map(Some).map_err(|_| CompactError::Utf8)
+    }
+
+    /// A string of the plain encoding.
+    ///
+    /// # Errors
+    /// [`CompactError`].
+    pub fn plain_string(&mut self) -> Result<&'a str, CompactError> {
+        self.nullable_plain_string()?.ok_or(CompactError::Null)
+    }
+
     /// How many bytes are left.
     pub fn left(&self) -> usize {
         self.rest.len()

@@ -43,11 +43,11 @@ impl Subscription {
     pub fn decode(metadata: &[u8]) -> Result<Subscription, CompactError> {
         let mut reader = Reader::new(metadata);
         let version = reader.i16()?;
-        let topics = items(&mut reader, 2, |reader| text(reader).map(str::to_owned))?;
+        let topics = items(&mut reader, 2, |reader| reader.plain_string().map(str::to_owned))?;
         skip_bytes(&mut reader)?;
         let owned = if version >= OWNED_FROM { partitions(&mut reader)? } else { Vec::new() };
         let generation = if version >= GENERATION_FROM { reader.i32()? } else { NO_GENERATION };
-        let rack = if version >= RACK_FROM { nullable_text(&mut reader)? } else { None };
+        let rack = if version >= RACK_FROM { reader.nullable_plain_string()? } else { None };
         Ok(Subscription { version, topics, owned, generation, rack: rack.map(str::to_owned) })
     }
 }
@@ -114,7 +114,7 @@ pub fn encode_subscription(
 pub fn subscribed_topics(metadata: &[u8]) -> Result<Vec<String>, CompactError> {
     let mut reader = Reader::new(metadata);
     let _version = reader.i16()?;
-    items(&mut reader, 2, |reader| text(reader).map(str::to_owned))
+    items(&mut reader, 2, |reader| reader.plain_string().map(str::to_owned))
 }
 
 fn put_partitions(out: &mut Vec<u8>, partitions: &[(String, Vec<i32>)]) {
@@ -155,18 +155,9 @@ fn items<'a, T>(
 
 fn partitions(reader: &mut Reader<'_>) -> Result<NamedPartitions, CompactError> {
     items(reader, 6, |reader| {
-        let topic = text(reader)?.to_owned();
+        let topic = reader.plain_string()?.to_owned();
         Ok((topic, items(reader, 4, Reader::i32)?))
     })
-}
-
-fn nullable_text<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a str>, CompactError> {
-    let Ok(length) = usize::try_from(reader.i16()?) else { return Ok(None) };
-    str::from_utf8(reader.take(length)?).map(Some).map_err(|_| CompactError::Utf8)
-}
-
-fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, CompactError> {
-    nullable_text(reader)?.ok_or(CompactError::Null)
 }
 
 /// Whether there is anything.

@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod codec;
+pub mod control;
 pub mod record;
 pub mod scan;
 pub mod varint;

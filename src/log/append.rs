@@ -6,6 +6,7 @@ use super::producers::{Guard, Marker, Verdict};
 use super::roll;
 use super::validate::{Validated, validate};
 use crate::format::batch::{Codec, RecordBatch};
+use crate::format::control;
 use crate::format::record::{BatchBuilder, NewRecord};
 use crate::units::{Offset, Sequence, Timestamp};
 
@@ -162,17 +163,16 @@ impl PartitionLog {
 }
 
 /// The batch of one control record that ends a transaction (`MemoryRecords`,
-/// `EndTransactionMarker`): 78 bytes.
+/// `EndTransactionMarker`).
 fn marker_batch(marker: &Marker, now: Timestamp) -> RecordBatch {
-    const VERSION: i16 = 0;
-    let kind = i16::from(marker.commits);
-    let key = [VERSION.to_be_bytes(), kind.to_be_bytes()].concat();
-    let value = [&VERSION.to_be_bytes()[..], &marker.coordinator_epoch.to_be_bytes()[..]].concat();
+    let (key, value) = control::marker(marker.commits, marker.coordinator_epoch);
     let record = NewRecord { key: Some(&key), ..NewRecord::value(now, &value) };
     let mut batch = BatchBuilder::new(Codec::None)
         .with_producer(marker.producer_id, marker.epoch, Sequence(-1))
         .transactional()
         .control();
     batch.push(&record);
-    batch.build()
+    let batch = batch.build();
+    assert_eq!(batch.size(), control::MARKER_BATCH_BYTES);
+    batch
 }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
 use crate::format::batch::RecordBatch;
+use crate::format::control;
 use crate::format::producer_snapshot::ProducerEntry;
 use crate::log::journal::Turn;
 use crate::log::producers::{Marker, Standing};
@@ -198,9 +199,6 @@ impl PartitionCell {
     }
 }
 
-/// Size of a batch that ends a transaction.
-const MARKER_BYTES: ByteCount = ByteCount(78);
-
 /// A handle on a partition; cheap to clone, bound to its shard's thread.
 #[derive(Clone)]
 pub struct Partition {
@@ -249,7 +247,7 @@ impl Partition {
     /// [`AppendError::InvalidProducerEpoch`], [`AppendError::CoordinatorFenced`], and those of a
     /// log that doesn't serve.
     pub fn append_marker(&self, marker: &Marker) -> Result<Appended, AppendError> {
-        self.append_with(MARKER_BYTES, |log| log.append_marker(marker, now()))
+        self.append_with(control::MARKER_BATCH_BYTES, |log| log.append_marker(marker, now()))
     }
 
     fn append_with(

@@ -55,7 +55,7 @@ pub struct Dump {
     /// Read records as those of __cluster_metadata.
     #[arg(long)]
     pub cluster_metadata_decoder: bool,
-    /// Refused: what Kafka prints of these records is how Java shows its objects.
+    /// Read records as those of __remote_log_metadata.
     #[arg(long)]
     pub remote_log_metadata_decoder: bool,
     /// Read records as those of __share_group_state.
@@ -76,31 +76,20 @@ fn parse_decoder(class: &str) -> Result<TextDecoder, String> {
         STRING => Ok(TextDecoder::Text),
         "IntegerDecoder" => Ok(TextDecoder::Integer),
         "LongDecoder" => Ok(TextDecoder::Long),
+        "DefaultDecoder" => Err("DefaultDecoder prints where Java keeps the bytes, not what they \
+                                 are; take StringDecoder, IntegerDecoder or LongDecoder"
+            .to_owned()),
         _ => Err("Java classes don't run here: known are StringDecoder, IntegerDecoder and \
                   LongDecoder"
             .to_owned()),
     }
 }
 
-/// `--remote-log-metadata-decoder`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "--remote-log-metadata-decoder is not supported: Kafka prints these records as Java shows its \
-     objects, which means nothing elsewhere; take --print-data-log"
-)]
-pub struct NoRemoteDecoder;
-
 impl Dump {
     /// What is to be done.
-    ///
-    /// # Errors
-    /// [`NoRemoteDecoder`].
-    pub fn options(&self) -> Result<DumpOptions, NoRemoteDecoder> {
-        if self.remote_log_metadata_decoder {
-            return Err(NoRemoteDecoder);
-        }
+    pub fn options(&self) -> DumpOptions {
         let contents = self.contents();
-        Ok(DumpOptions {
+        DumpOptions {
             files: self.paths.iter().chain(&self.files).map(|it| java::file(it)).collect(),
             is_deep: self.deep_iteration || contents.is_some(),
             contents,
@@ -110,7 +99,7 @@ impl Dump {
             max_message_bytes: self.max_message_size.into(),
             max_bytes: (self.max_bytes != UNLIMITED).then(|| self.max_bytes.into()),
             json: self.json,
-        })
+        }
     }
 
     fn contents(&self) -> Option<Decoder> {
@@ -119,6 +108,7 @@ impl Dump {
             (self.offsets_decoder, Decoder::Offsets),
             (self.transaction_log_decoder, Decoder::Transactions),
             (self.cluster_metadata_decoder, Decoder::ClusterMetadata),
+            (self.remote_log_metadata_decoder, Decoder::RemoteLog),
             (self.share_group_state_decoder, Decoder::ShareState),
         ];
         let special = chosen.into_iter().find(|it| it.0).map(|it| it.1);

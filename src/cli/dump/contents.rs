@@ -1,6 +1,7 @@
 //! What records hold: text, or records of Kafka's internal topics.
 
 use super::java;
+use super::remote::{self, RemoteFault};
 use crate::format::compact::Reader;
 use crate::format::schema::{self, Schema, SchemaError, Topic, Value};
 use crate::format::varint;
@@ -21,6 +22,8 @@ pub enum Decoder {
     Transactions,
     /// As `__cluster_metadata`.
     ClusterMetadata,
+    /// As `__remote_log_metadata`.
+    RemoteLog,
     /// As `__share_group_state`.
     ShareState,
 }
@@ -107,12 +110,8 @@ impl Decoder {
             Decoder::Offsets => coordinator(&schema::GROUPS, offset, key, value),
             Decoder::Transactions => coordinator(&schema::TRANSACTIONS, offset, key, value),
             Decoder::ShareState => coordinator(&schema::SHARE_STATE, offset, key, value),
-            Decoder::ClusterMetadata => {
-                let shown = metadata(value.unwrap_or_default()).unwrap_or_else(|why| {
-                    Shown::Text(format!("Error at {offset}, skipping. {why}"))
-                });
-                Ok(Contents { key: None, value: Some(shown) })
-            }
+            Decoder::ClusterMetadata => Ok(framed(metadata(value), offset, "Error at")),
+            Decoder::RemoteLog => Ok(framed(remote_log(value), offset, "Error at offset")),
         }
     }
 }
@@ -247,10 +246,38 @@ enum MetadataFault {
     Record(i16),
     #[error("Found {bytes} byte(s) of garbage after {kind}")]
     Surplus { bytes: usize, kind: i16 },
+    /// As Java says it.
+    #[error(
+        "Cannot invoke \"java.nio.ByteBuffer.remaining()\" because the return value of \
+         \"org.apache.kafka.common.record.internal.Record.value()\" is null"
+    )]
+    NoValue,
+    #[error(transparent)]
+    Remote(#[from] RemoteFault),
 }
 
-/// Frame version, type and version, each an unsigned varint, and the record.
-fn metadata(mut bytes: &[u8]) -> Result<Shown, MetadataFault> {
+/// A record without a key, or why it isn't shown.
+fn framed(read: Result<Shown, MetadataFault>, offset: i64, error_at: &str) -> Contents {
+    let told = |why| Shown::Text(format!("{error_at} {offset}, skipping. {why}"));
+    Contents { key: None, value: Some(read.unwrap_or_else(told)) }
+}
+
+fn metadata(value: Option<&[u8]>) -> Result<Shown, MetadataFault> {
+    let (kind, version, data) = frame(&schema::METADATA, value.unwrap_or_default())?;
+    Ok(Shown::Record(Value::Struct(vec![
+        ("type", Value::Text(schema::METADATA.values[&kind].name.to_owned())),
+        ("version", Value::Number(version.into())),
+        ("data", data),
+    ])))
+}
+
+fn remote_log(value: Option<&[u8]>) -> Result<Shown, MetadataFault> {
+    let (kind, _, data) = frame(&schema::REMOTE_LOG, value.ok_or(MetadataFault::NoValue)?)?;
+    Ok(Shown::Text(remote::text(kind, &data)?))
+}
+
+/// Frame version, type and version, each an unsigned varint, and the record. Says type and version.
+fn frame(topic: &Topic, mut bytes: &[u8]) -> Result<(i16, i16, Value), MetadataFault> {
     match short(&mut bytes, "frame version")? {
         0 => return Err(MetadataFault::Preview),
         1 => {}
@@ -258,18 +285,14 @@ fn metadata(mut bytes: &[u8]) -> Result<Shown, MetadataFault> {
     }
     let kind = short(&mut bytes, "type")?;
     let version = short(&mut bytes, "version")?;
-    let schema = schema::METADATA.values.get(&kind).ok_or(MetadataFault::Kind(kind))?;
+    let schema = topic.values.get(&kind).ok_or(MetadataFault::Kind(kind))?;
     let mut reader = Reader::new(bytes);
     let data = schema.decode_front(version, &mut reader);
     let data = data.map_err(|_| MetadataFault::Record(kind))?;
     if reader.left() != 0 {
         return Err(MetadataFault::Surplus { bytes: reader.left(), kind });
     }
-    Ok(Shown::Record(Value::Struct(vec![
-        ("type", Value::Text(schema.name.to_owned())),
-        ("version", Value::Number(version.into())),
-        ("data", data),
-    ])))
+    Ok((kind, version, data))
 }
 
 /// A number of the record's head. Java reads it as signed, and cuts off what is negative.
@@ -314,6 +337,30 @@ mod tests {
             shown(Decoder::Offsets, &key, &[0, 99]),
             "Error at offset 7, skipping. Found an unknown record version 99 for 1 type"
         );
+    }
+
+    #[test]
+    fn text_that_is_no_utf_8_is_replaced_in_records_too() {
+        let key = [0, 1, 0, 2, b'g', 0xff, 0, 1, b't', 0, 0, 0, 3];
+        let expected =
+            "{\"type\":\"1\",\"data\":{\"group\":\"g\u{fffd}\",\"topic\":\"t\",\"partition\":3}}";
+        let value = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(shown(Decoder::Offsets, &key, &value), expected);
+    }
+
+    #[test]
+    fn remote_log_metadata_is_shown_as_kafka_shows_it() {
+        let id = [0; 16];
+        let record = [&[1, 2, 0, 2, b't'][..], &id, &[0, 0, 0, 7, 0, 0, 0, 1], &[0; 8], &[2, 0]];
+        let mut record = record.concat();
+        let expected = "RemotePartitionDeleteMetadata{topicPartition=AAAAAAAAAAAAAAAAAAAAAA:t-7, \
+                        state=DELETE_PARTITION_FINISHED, eventTimestampMs=0, brokerId=1}";
+        // The partition's own tagged fields stand behind its number.
+        record.insert(25, 0);
+        assert_eq!(shown(Decoder::RemoteLog, b"", &record), expected);
+        let at = record.len() - 2;
+        record[at] = 9;
+        assert_eq!(shown(Decoder::RemoteLog, b"", &record), "Error at offset 7, skipping. null");
     }
 
     #[test]

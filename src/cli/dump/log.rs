@@ -11,9 +11,10 @@ use crate::cli::log_file::{Found, LogFile, LogFileError};
 use crate::format::batch::{BatchError, BatchHeader, Codec, HEADER_BYTES, MAGIC_V2};
 use crate::format::codec;
 use crate::format::compact::{CompactError, Reader};
+use crate::format::control;
 use crate::format::record::{RecordError, RecordView, RecordsIter};
 use crate::format::schema;
-use crate::units::{ByteCount, Sequence, usize_of};
+use crate::units::{ByteCount, Sequence, u64_of, usize_of};
 
 /// Unpacked bytes of one batch, at most: what a signed number of 32 bits counts.
 pub const UNPACKED_BYTES_MAX: ByteCount = ByteCount(1 << 31);
@@ -22,8 +23,6 @@ pub const UNPACKED_BYTES_MAX: ByteCount = ByteCount(1 << 31);
 const FLAT_BYTES_MAX: u64 = 64 << 20;
 
 const BOOTSTRAP: &str = "bootstrap.checkpoint";
-const ABORT: i16 = 0;
-const COMMIT: i16 = 1;
 
 /// Where records of a file go, whatever their format.
 pub struct Records<'a, 'b> {
@@ -154,6 +153,7 @@ fn dump_batch(
     let item = batch_item(log, found, header, records.printer)?;
     let item = BatchItem { is_valid, ..item };
     records.printer.print(&Item::Batch(&item))?;
+    whole_header(log, found)?;
     if header.record_count == 0 {
         return Ok(());
     }
@@ -173,6 +173,16 @@ fn dump_batch(
         dump_record(log, found, (&item, &record), records)?;
     }
     Ok(())
+}
+
+/// What says that it has records must have a whole header. (What is shown of the batch itself is
+/// read beyond its end, as Kafka does.)
+fn whole_header(log: &LogFile, found: Found) -> Result<(), LogFileError> {
+    let wanted = u64_of(HEADER_BYTES);
+    match found.size < wanted {
+        true => Err(at(log, found, format!("{} bytes, and a header has {wanted}", found.size))),
+        false => Ok(()),
+    }
 }
 
 /// A batch whose CRC isn't known to hold. One with a codec that doesn't exist ends Kafka's tool in
@@ -225,7 +235,7 @@ fn dump_record(
     let said = match (header.is_control(), records.decoder) {
         (true, _) if is_bare => Ok((None, None)),
         (true, _) => {
-            control(record).map(|it| (Some(it), None)).map_err(|error| at(log, found, error))
+            said_by(record).map(|it| (Some(it), None)).map_err(|error| at(log, found, error))
         }
         (false, None) => Ok((None, None)),
         (false, Some(decoder)) => {
@@ -256,17 +266,15 @@ fn sequence(header: &BatchHeader, record: &RecordView<'_>) -> i32 {
 }
 
 /// What a control record says: its key has a version and a type.
-fn control(record: &RecordView<'_>) -> Result<Control, ControlFault> {
-    let mut key = Reader::new(record.key.unwrap_or_default());
-    key.i16()?;
-    let kind = key.i16()?;
+fn said_by(record: &RecordView<'_>) -> Result<Control, ControlFault> {
+    let kind = control::kind(record.key)?;
     let bytes = record.value.unwrap_or_default();
     let mut value = Reader::new(bytes);
     let name = match kind {
-        ABORT | COMMIT => {
-            value.i16()?;
-            let coordinator_epoch = value.i32()?;
-            return Ok(Control::Marker { commits: kind == COMMIT, coordinator_epoch });
+        control::ABORT | control::COMMIT => {
+            let coordinator_epoch = control::coordinator_epoch(record.value)?;
+            let commits = kind == control::COMMIT;
+            return Ok(Control::Marker { commits, coordinator_epoch });
         }
         2 => "LeaderChange:",
         3 => "SnapshotHeader",
@@ -299,6 +307,7 @@ pub fn largest_timestamp(log: &mut LogFile, found: Found) -> Result<i64, LogFile
     }
     let (header, _) = log.header(found)?;
     let codec = header.codec().map_err(|error: BatchError| at(log, found, error))?;
+    whole_header(log, found)?;
     if header.record_count == 0 {
         return Ok(-1);
     }
@@ -318,7 +327,7 @@ pub fn last_offset(log: &mut LogFile, found: Found) -> Result<i64, LogFileError>
     if found.magic < MAGIC_V2 {
         return Ok(found.offset);
     }
-    let whole = found.size.min(crate::units::u64_of(HEADER_BYTES));
+    let whole = found.size.min(u64_of(HEADER_BYTES));
     let mut reader = Reader::new(log.bytes(found.at, whole)?);
     let delta = reader
         .take(usize_of(crate::cli::log_file::LAST_OFFSET_DELTA_AT))

@@ -12,6 +12,7 @@ mod items;
 mod java;
 mod legacy;
 mod log;
+mod remote;
 mod shallow;
 mod small;
 

@@ -9,6 +9,7 @@ use super::transactions::Event;
 use crate::cli::dump;
 use crate::cli::log_file::{Found, LogFile, LogFileError};
 use crate::format::batch::{BatchHeader, Codec, MAGIC_V2};
+use crate::format::control;
 use crate::format::record::RecordsIter;
 
 /// Offsets of a segment, counted from its base, at most.
@@ -220,9 +221,12 @@ impl Walk<'_> {
                 self.found.damage(found.at, what);
             }
             before = record.offset_delta;
-            if let (true, Some([_, _, 0, kind @ (0 | 1), ..])) = (header.is_control(), record.key) {
+            let kind = control::kind(record.key);
+            if let (true, Ok(kind @ (control::ABORT | control::COMMIT))) =
+                (header.is_control(), kind)
+            {
                 let offset = offset + i64::from(record.offset_delta);
-                let aborts = *kind == 0;
+                let aborts = kind == control::ABORT;
                 self.walked.events.push(Event::Marker { producer, offset, aborts });
             }
         }

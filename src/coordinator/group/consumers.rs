@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use crate::coordinator::Ticket;
-use crate::coordinator::group::answer::{Answer, Beat, Joined};
+use crate::coordinator::group::answer::{Answer, Beat, DescribedConsumerGroup, Joined, Synced};
 use crate::coordinator::group::classic::State;
 use crate::coordinator::group::consumer::{ConsumerGroup, Turn, check_heartbeat, is_valid, leaves};
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::machine::{GroupCoordinator, GroupOutput};
 use crate::coordinator::group::request::{
-    ConsumerHeartbeat, Identity, Join, Leave, NewOffset, Request,
+    ConsumerHeartbeat, Identity, Join, Leave, NewOffset, Sync,
 };
 use crate::format::group_records::TEXT_BYTES_MAX;
 use crate::units::{Timestamp, TopicId};
@@ -33,57 +33,41 @@ impl GroupCoordinator {
         Some(outcome)
     }
 
-    /// Whether a request is for [`GroupCoordinator::handle_modern`].
-    pub(super) fn is_for_modern(&self, request: &Request) -> bool {
-        match request {
-            Request::ConsumerHeartbeat(_) | Request::ConsumerDescribe(_) => true,
-            Request::Sync(sync) => self.is_modern(&sync.identity.group),
-            Request::Heartbeat(identity) => self.is_modern(&identity.group),
-            Request::Leave(leave) => self.is_modern(&leave.group),
-            _ => false,
-        }
-    }
-
-    /// Carries out a request about a group with the consumer protocol.
-    pub(super) fn handle_modern(
-        &mut self,
-        ticket: Ticket,
-        request: Request,
-        now: Timestamp,
-    ) -> GroupOutput {
-        let mut output = GroupOutput::nothing();
-        let out = &mut output;
-        let answer = match request {
-            Request::ConsumerHeartbeat(beat) => {
-                return self.consumer_heartbeat(ticket, &beat, now);
-            }
-            Request::ConsumerDescribe(group) => {
-                let default = self.settings.consumer.assignors[0].name();
-                let group = self.consumers.get(group.as_str());
-                Answer::ConsumerDescribe(group.map(|it| it.describe(default)))
-            }
-            Request::Sync(sync) => {
-                let group = sync.identity.group.as_str();
-                let synced = self.consumer_turn(group, now, out, |turn| turn.sync(&sync));
-                Answer::Sync(synced.expect("the group is there"))
-            }
-            Request::Heartbeat(identity) => {
-                let event = |turn: &mut Turn<'_>| turn.classic_heartbeat(&identity);
-                let outcome = self.consumer_turn(&identity.group, now, out, event);
-                Answer::Heartbeat(outcome.expect("the group is there"))
-            }
-            Request::Leave(leave) => Answer::Leave(self.leave_consumers(&leave, now, out)),
-            _ => unreachable!("the others are not for this"),
-        };
-        output.answers.push((ticket, answer));
-        output
-    }
-
-    fn is_modern(&self, group: &str) -> bool {
+    /// Whether a group has the consumer protocol.
+    pub(super) fn is_modern(&self, group: &str) -> bool {
         self.consumers.contains_key(group)
     }
 
-    fn consumer_heartbeat(
+    pub(super) fn describe_consumers(&self, group: &str) -> Option<DescribedConsumerGroup> {
+        let default = self.settings.consumer.assignors[0].name();
+        self.consumers.get(group).map(|it| it.describe(default))
+    }
+
+    /// A classic member's synchronization, of a group that [`GroupCoordinator::is_modern`].
+    pub(super) fn sync_consumer(
+        &mut self,
+        sync: &Sync,
+        now: Timestamp,
+        out: &mut GroupOutput,
+    ) -> Result<Synced, GroupError> {
+        let group = sync.identity.group.as_str();
+        let synced = self.consumer_turn(group, now, out, |turn| turn.sync(sync));
+        synced.unwrap_or(Err(GroupError::UnknownMemberId))
+    }
+
+    /// A classic member's heartbeat, of a group that [`GroupCoordinator::is_modern`].
+    pub(super) fn classic_heartbeat(
+        &mut self,
+        identity: &Identity,
+        now: Timestamp,
+        out: &mut GroupOutput,
+    ) -> Result<(), GroupError> {
+        let event = |turn: &mut Turn<'_>| turn.classic_heartbeat(identity);
+        let outcome = self.consumer_turn(&identity.group, now, out, event);
+        outcome.unwrap_or(Err(GroupError::UnknownMemberId))
+    }
+
+    pub(super) fn consumer_heartbeat(
         &mut self,
         ticket: Ticket,
         beat: &ConsumerHeartbeat,

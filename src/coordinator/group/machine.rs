@@ -339,11 +339,23 @@ impl Coordinator for GroupCoordinator {
     }
 
     fn handle(&mut self, ticket: Ticket, request: Request, now: Timestamp) -> GroupOutput {
-        if self.is_for_modern(&request) {
-            return self.handle_modern(ticket, request, now);
-        }
         let mut output = GroupOutput::nothing();
         let answer = match request {
+            Request::ConsumerHeartbeat(beat) => {
+                return self.consumer_heartbeat(ticket, &beat, now);
+            }
+            Request::ConsumerDescribe(group) => {
+                Answer::ConsumerDescribe(self.describe_consumers(&group))
+            }
+            Request::Sync(sync) if self.is_modern(&sync.identity.group) => {
+                Answer::Sync(self.sync_consumer(&sync, now, &mut output))
+            }
+            Request::Heartbeat(identity) if self.is_modern(&identity.group) => {
+                Answer::Heartbeat(self.classic_heartbeat(&identity, now, &mut output))
+            }
+            Request::Leave(leave) if self.is_modern(&leave.group) => {
+                Answer::Leave(self.leave_consumers(&leave, now, &mut output))
+            }
             Request::Join(join) => return self.join(ticket, join, now),
             Request::Sync(sync) => {
                 let identity = sync.identity.clone();
@@ -373,9 +385,6 @@ impl Coordinator for GroupCoordinator {
             Request::EndTransaction(marker) => {
                 output.writes.push(Write::Marker(marker));
                 Answer::Done
-            }
-            Request::ConsumerHeartbeat(_) | Request::ConsumerDescribe(_) => {
-                unreachable!("they were handled above")
             }
             Request::Fetch(fetch) => Answer::Fetch(self.fetch(&fetch)),
             Request::DeleteOffsets(delete) => return self.delete_offsets(ticket, delete),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{RecordError, bytes, nullable_text, put_bytes, put_nullable_text, put_text, text};
+use super::{RecordError, bytes, put_bytes, put_nullable_text, put_text};
 use crate::format::compact::{CompactError, Reader};
 use crate::units::Timestamp;
 
@@ -100,10 +100,10 @@ impl MemberMetadata {
 
 fn plain(version: i16, reader: &mut Reader<'_>) -> Result<GroupMetadata, CompactError> {
     let owned = |text: Option<&str>| text.map(str::to_owned);
-    let protocol_type = text(reader)?.to_owned();
+    let protocol_type = reader.plain_string()?.to_owned();
     let generation = reader.i32()?;
-    let protocol = owned(nullable_text(reader)?);
-    let leader = owned(nullable_text(reader)?);
+    let protocol = owned(reader.nullable_plain_string()?);
+    let leader = owned(reader.nullable_plain_string()?);
     let state_timestamp = if version >= 2 { Timestamp(reader.i64()?) } else { Timestamp::NONE };
     let count = usize::try_from(reader.i32()?).map_err(|_| CompactError::Null)?;
     if reader.left() / MEMBER_BYTES_MIN < count {
@@ -111,9 +111,10 @@ fn plain(version: i16, reader: &mut Reader<'_>) -> Result<GroupMetadata, Compact
     }
     let mut members = Vec::with_capacity(count);
     for _ in 0..count {
-        let id = text(reader)?.to_owned();
-        let instance = if version >= 3 { owned(nullable_text(reader)?) } else { None };
-        let (client_id, client_host) = (text(reader)?.to_owned(), text(reader)?.to_owned());
+        let id = reader.plain_string()?.to_owned();
+        let instance = if version >= 3 { owned(reader.nullable_plain_string()?) } else { None };
+        let (client_id, client_host) =
+            (reader.plain_string()?.to_owned(), reader.plain_string()?.to_owned());
         let rebalance = if version >= 1 { reader.i32()? } else { -1 };
         let session_timeout_ms = reader.i32()?;
         members.push(MemberMetadata {

@@ -122,7 +122,7 @@ impl Key {
     pub fn decode(bytes: &[u8]) -> Result<Key, RecordError> {
         let mut reader = Reader::new(bytes);
         let number = reader.i16()?;
-        let group = |reader: &mut Reader<'_>| text(reader).map(str::to_owned);
+        let group = |reader: &mut Reader<'_>| reader.plain_string().map(str::to_owned);
         let pair =
             |reader: &mut Reader<'_>| Ok::<_, CompactError>((group(reader)?, group(reader)?));
         let key = match number {
@@ -166,15 +166,6 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = i32::try_from(bytes.len()).expect("a field is shorter than 2^31 bytes");
     out.extend_from_slice(&length.to_be_bytes());
     out.extend_from_slice(bytes);
-}
-
-fn nullable_text<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a str>, CompactError> {
-    let Ok(length) = usize::try_from(reader.i16()?) else { return Ok(None) };
-    str::from_utf8(reader.take(length)?).map(Some).map_err(|_| CompactError::Utf8)
-}
-
-fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, CompactError> {
-    nullable_text(reader)?.ok_or(CompactError::Null)
 }
 
 fn bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], CompactError> {

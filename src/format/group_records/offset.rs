@@ -1,7 +1,7 @@
 //! An offset that a group has committed (`OffsetCommitValue`).
 
-use super::{RecordError, nullable_text, put_text};
-use crate::format::compact::{self, CompactError, Reader};
+use super::{RecordError, put_text};
+use crate::format::compact::{self, Reader};
 use crate::units::{Timestamp, TopicId};
 
 /// Version written.
@@ -65,7 +65,7 @@ impl CommittedOffset {
         let leader_epoch = if version >= 3 { reader.i32()? } else { -1 };
         let metadata = match version {
             4.. => reader.string()?,
-            _ => nullable_text(&mut reader)?.ok_or(CompactError::Null)?,
+            _ => reader.plain_string()?,
         };
         let metadata = metadata.to_owned();
         let commit_timestamp = Timestamp(reader.i64()?);

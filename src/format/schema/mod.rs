@@ -138,6 +138,8 @@ pub static TRANSACTIONS: LazyLock<Topic> =
     LazyLock::new(|| topic(include_str!("transactions.txt")));
 /// `__share_group_state`.
 pub static SHARE_STATE: LazyLock<Topic> = LazyLock::new(|| topic(include_str!("share_state.txt")));
+/// `__remote_log_metadata`.
+pub static REMOTE_LOG: LazyLock<Topic> = LazyLock::new(|| topic(include_str!("remote_log.txt")));
 /// Values of control records, by the type in their key.
 pub static CONTROL: LazyLock<Topic> = LazyLock::new(|| topic(include_str!("control.txt")));
 /// What members of classic consumer groups write into `subscription` (0) and `assignment` (1).
@@ -238,6 +240,7 @@ mod tests {
             (&GROUPS, 22, 22),
             (&TRANSACTIONS, 1, 1),
             (&SHARE_STATE, 2, 2),
+            (&REMOTE_LOG, 0, 4),
             (&CONTROL, 0, 5),
             (&CONSUMER, 0, 2),
         ] {

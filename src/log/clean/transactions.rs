@@ -4,12 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::format::batch::BatchHeader;
+use crate::format::control;
 use crate::format::record::{RecordError, RecordsIter};
 use crate::log::producers::Ended;
 use crate::units::{Offset, ProducerId};
-
-const CONTROL_ABORT: u8 = 0;
-const CONTROL_COMMIT: u8 = 1;
 
 /// Batches in their order tell this; it tells what may go.
 #[derive(Debug, Default)]
@@ -83,12 +81,9 @@ impl CleanedTransactions {
     ) -> Result<Result<(), Option<Ended>>, RecordError> {
         self.begin_up_to(last);
         let Some(record) = RecordsIter::new(header, payload).next() else { return Ok(Ok(())) };
-        // The key is a version and a type.
-        Ok(match record?.key {
-            Some([_, _, 0, CONTROL_ABORT, ..]) => {
-                self.aborted(header.producer_id, last).map_err(Some)
-            }
-            Some([_, _, 0, CONTROL_COMMIT, ..]) => {
+        Ok(match control::kind(record?.key) {
+            Ok(control::ABORT) => self.aborted(header.producer_id, last).map_err(Some),
+            Ok(control::COMMIT) => {
                 if self.committed(header.producer_id, last) {
                     Ok(())
                 } else {

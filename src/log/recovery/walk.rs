@@ -9,6 +9,7 @@ use super::files::Files;
 use super::report::OpenError;
 use crate::disk::FileId;
 use crate::format::batch::{BatchHeader, Codec, HEADER_BYTES};
+use crate::format::control;
 use crate::format::index::{self, OffsetEntry, TimeEntry};
 use crate::format::record::RecordsIter;
 use crate::format::scan::{self, Scan};
@@ -245,7 +246,7 @@ impl Replay<'_> {
                 };
                 let epoch = marker.map(|(_, epoch)| epoch);
                 let ended = self.producers.update_with(&header, epoch, self.now);
-                if let (Some(ended), Some((ABORT, _))) = (ended, marker) {
+                if let (Some(ended), Some((control::ABORT, _))) = (ended, marker) {
                     self.aborted.push(ended);
                 }
             }
@@ -255,9 +256,6 @@ impl Replay<'_> {
         }
     }
 }
-
-/// The type of an aborted transaction's marker (`ControlRecordType`).
-const ABORT: i16 = 0;
 
 /// The type of the marker that a control batch holds, and its coordinator's epoch.
 fn marker_of(
@@ -272,10 +270,8 @@ fn marker_of(
     let batch = window.get(files, at, header.size.0, WINDOW_BYTES)?;
     let payload = batch.get(HEADER_BYTES..usize_of(header.size.0)).unwrap_or_default();
     let Some(Ok(record)) = RecordsIter::new(header, payload).next() else { return Ok(None) };
-    // Both begin with a version.
-    let kind = record.key.and_then(|key| key.get(2..)).and_then(|it| it.first_chunk());
-    let epoch = record.value.and_then(|value| value.get(2..)).and_then(|it| it.first_chunk());
-    Ok(kind.zip(epoch).map(|(kind, epoch)| (i16::from_be_bytes(*kind), i32::from_be_bytes(*epoch))))
+    let marker = (control::kind(record.key), control::coordinator_epoch(record.value));
+    Ok(if let (Ok(kind), Ok(epoch)) = marker { Some((kind, epoch)) } else { None })
 }
 
 impl Rebuilt {

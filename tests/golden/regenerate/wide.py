@@ -100,7 +100,7 @@ def wide_rolls(case, client, chance):
     for number in range(14):
         settings = drawn(chance)
         if number in (0, 1, 2):
-            settings.update(segment_index_bytes=(16, 24, 36)[number], index_interval_bytes=0)
+            settings.update(segment_index_bytes=(24, 36, 48)[number], index_interval_bytes=0)
         if number in (3, 4):
             settings.update(message_timestamp_type="LogAppendTime", segment_ms=2_500)
         if number in (5, 6, 7):

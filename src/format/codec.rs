@@ -108,8 +108,8 @@ pub fn decompress(
     unpacked.map(Cow::Owned).map_err(|fault| fault.of(codec, bytes_max))
 }
 
-/// The same for a record of format 0, whose producers computed the checksum of an LZ4 frame's header
-/// from other bytes than they should: it is passed over.
+/// The same for a record of format 0, whose producers computed the checksum of an LZ4 frame's
+/// header from other bytes than they should: it is passed over.
 ///
 /// # Errors
 /// As [`decompress`].
@@ -205,8 +205,8 @@ fn read_some(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Members of which each is a stream of its own. What stands behind the last one and begins no other
-/// is passed over, as `GZIPInputStream` does.
+/// Members of which each is a stream of its own. What stands behind the last one and begins no
+/// other is passed over, as `GZIPInputStream` does.
 fn unpack_gzip(payload: &[u8], limit: usize) -> Result<Vec<u8>, Fault> {
     let mut rest = payload;
     let mut out = Vec::new();

@@ -22,8 +22,8 @@ const OVERHEAD_BYTES: u64 = 12;
 /// Least that a record's size counts: the CRC to the key's length.
 const SIZE_MIN: i32 = 14;
 
-/// One record as it stands in a file or in the value of a packed one. Kafka looks at each field when
-/// it is asked for it, so that of a damaged record some are shown.
+/// One record as it stands in a file or in the value of a packed one. Kafka looks at each field
+/// when it is asked for it, so that of a damaged record some are shown.
 #[derive(Clone, Debug)]
 struct OldRecord {
     offset: i64,

@@ -197,6 +197,60 @@ fn a_lost_index_of_transactions_is_written_again() {
     }
 }
 
+/// A snapshot behind it says nothing of what the index should hold.
+#[test]
+fn a_wrong_index_of_transactions_is_written_again_behind_a_snapshot() {
+    let folder = Folder::new();
+    let mut store = folder.create_at(100);
+    begin(&mut store, 1, 0, 2);
+    end(&mut store, 1, false);
+    store.close();
+    drop(store);
+    let file = folder.file(100, FileKind::TxnIndex);
+    let right = std::fs::read(&file).expect("written");
+    let newer = [&[0, 2], &right[2..]].concat();
+    for wrong in [vec![0; right.len()], right[..20].to_vec(), newer] {
+        for how in [CLEAN, KILLED] {
+            std::fs::write(&file, &wrong).expect("writable");
+            let how = uringlog::log::Opening { log_start: Some(Offset(100)), ..how };
+            let (store, report) = folder.open(how);
+            assert!(!report.is_lossy() && !report.is_uneventful(), "{report}");
+            assert_eq!(std::fs::read(&file).expect("there"), right);
+            assert_eq!(store.log.aborted(Offset(100), Offset(103)).count(), 1);
+        }
+    }
+}
+
+/// Where no batch is left, no transaction of one is.
+#[test]
+fn an_empty_segment_has_an_empty_index_of_transactions() {
+    for how in [CLEAN, KILLED] {
+        let folder = Folder::new();
+        let mut store = folder.create();
+        begin(&mut store, 1, 0, 2);
+        end(&mut store, 1, false);
+        store.close();
+        drop(store);
+        std::fs::write(folder.file(0, FileKind::Log), b"").expect("writable");
+        let (store, _) = folder.open(how);
+        assert_eq!(txn_index(&folder, 0), []);
+        assert_eq!(store.log.aborted(Offset(0), Offset(9)).count(), 0);
+    }
+}
+
+/// Replaying from an offset takes in the whole batch that it lies in.
+#[test]
+fn the_producer_of_the_batch_that_the_log_starts_in_is_known_again() {
+    let folder = Folder::new();
+    let mut store = folder.create();
+    store.append(idempotent(7, 0, 10));
+    store.settle();
+    drop(store);
+    let how = uringlog::log::Opening { log_start: Some(Offset(5)), ..KILLED };
+    let (mut store, _) = folder.open(how);
+    assert!(store.append(idempotent(7, 0, 10)).duplicate);
+}
+
 /// Item 77: an open transaction is in the snapshot, and goes on behind the stop.
 #[test]
 fn an_open_transaction_survives_a_stop() {

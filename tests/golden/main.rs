@@ -64,8 +64,8 @@ fn histories_leave_the_files_that_kafka_left() {
 /// Where a damaged directory becomes another one here than under Kafka: it loses or hides good data
 /// there, and keeps it here. Nothing else may differ.
 struct Better {
-    /// The case's letter.
-    variant: &'static str,
+    /// The letters of cases.
+    variants: &'static [&'static str],
     kafka: &'static str,
     ours: &'static str,
     /// Whether what is here is what is said.
@@ -74,19 +74,19 @@ struct Better {
 
 const BETTER: &[Better] = &[
     Better {
-        variant: "c",
+        variants: &["c"],
         kafka: "cuts the active segment off at the damaged batch",
         ours: "moves the damaged batch to a .quarantine file and keeps those behind it",
         holds: |it| is_set_aside(it) && differ_only_from_the_damage_on(it),
     },
     Better {
-        variant: "e2",
+        variants: &["e2"],
         kafka: "does not notice a sealed segment's broken time index",
         ours: "rebuilds it",
         holds: |it| differ_only_in(it, &[".timeindex"]),
     },
     Better {
-        variant: "h2",
+        variants: &["h2"],
         kafka: "completes a swap whose indexes are empty and leaves them so",
         ours: "completes it and rebuilds them",
         holds: |it| differ_only_in(it, &[".index", ".timeindex"]),
@@ -94,34 +94,117 @@ const BETTER: &[Better] = &[
     // Where Kafka doesn't start there is no directory of its to compare with. What is here is what
     // its case j, the same damage without a wrong version, is compared with byte for byte.
     Better {
-        variant: "j2",
+        variants: &["j2"],
         kafka: "ends with status 1: the recovery point's file has a wrong version",
         ours: "recovers all segments, as without the file",
         holds: |it| !it.kafka_started && !it.report.is_lossy(),
     },
     Better {
-        variant: "k3",
+        variants: &["k3"],
         kafka: "cuts a sealed segment at its damaged batch and deletes all later ones",
         ours: "moves the damaged batch to a .quarantine file and keeps everything behind it",
         holds: |it| is_set_aside(it) && differ_only_from_the_damage_on(it),
     },
     Better {
-        variant: "l",
+        variants: &["l"],
         kafka: "trusts a clean stop, and hides the active segment behind its torn last batch",
         ours: "cuts the torn batch off and shows the rest",
         holds: |it| differ_only_in(it, &[".index", ".log", ".snapshot", "leader-epoch-checkpoint"]),
     },
     Better {
-        variant: "m3",
+        variants: &["m3"],
         kafka: "takes missing snapshots after a clean stop for no producers",
         ours: "rebuilds the producers from the log",
         holds: |it| differ_only_in(it, &[".snapshot"]),
     },
     Better {
-        variant: "n",
+        variants: &["n", "y2", "y3"],
         kafka: "rebuilds the leader epochs from the segments that it recovers",
         ours: "rebuilds them from all segments",
         holds: |it| differ_only_in(it, &["leader-epoch-checkpoint"]),
+    },
+    Better {
+        variants: &["q5"],
+        kafka: "does not notice the torn end of a sealed segment's index of aborted transactions",
+        ours: "rebuilds it",
+        holds: |it| differ_at_most_in(it, &[".txnindex"]),
+    },
+    Better {
+        variants: &["q7", "y1"],
+        kafka: "ends with status 1 over one partition's .txnindex or leader-epoch-checkpoint",
+        ours: "rebuilds the file",
+        holds: |it| !it.kafka_started && !it.report.is_lossy(),
+    },
+    Better {
+        variants: &["r1", "r2"],
+        kafka: "makes a missing time index anew without entries",
+        ours: "rebuilds it",
+        holds: |it| differ_at_most_in(it, &[".timeindex"]),
+    },
+    Better {
+        variants: &["s1", "s2", "s3", "s4", "s5", "s6", "s7"],
+        kafka: "does not notice a wrong, cut or empty index of a segment that it does not recover",
+        ours: "rebuilds it where it is read, and after a kill everywhere",
+        holds: |it| differ_at_most_in(it, &[".index", ".timeindex"]),
+    },
+    Better {
+        variants: &["t1", "t3"],
+        kafka: "trusts a clean stop, and hides the active segment when its last batch is gone",
+        ours: "shows the rest",
+        holds: |it| {
+            differ_at_most_in(it, &[".index", ".log", ".snapshot", "leader-epoch-checkpoint"])
+        },
+    },
+    Better {
+        variants: &["t2"],
+        kafka: "keeps the index entries of an active segment that is empty after a clean stop",
+        ours: "has none",
+        holds: |it| differ_at_most_in(it, &[".index", ".timeindex", ".txnindex"]),
+    },
+    Better {
+        variants: &["v1", "v4"],
+        kafka: "cuts the log off at a header that is wrong, or serves its offsets as they are",
+        ours: "moves the batch to a .quarantine file and keeps those behind it",
+        holds: |it| is_set_aside(it) && differ_only_from_its_segment_on(it),
+    },
+    Better {
+        variants: &["v2"],
+        kafka: "takes a batch of an unknown format for format 2",
+        ours: "cuts the last batch off when its format is unknown",
+        holds: |it| {
+            let files = [".index", ".timeindex", ".log", ".snapshot", "leader-epoch-checkpoint"];
+            it.report.is_lossy() && differ_only_in(it, &files)
+        },
+    },
+    Better {
+        variants: &["v3"],
+        kafka: "keeps index entries that do not fit the last batch's offsets after a clean stop",
+        ours: "rebuilds them",
+        holds: |it| differ_at_most_in(it, &[".index", ".timeindex"]),
+    },
+    Better {
+        variants: &["v5"],
+        kafka: "empties the active segment, or keeps both, when its last batch is there twice",
+        ours: "cuts the second one off",
+        holds: |it| {
+            let base = it.files.keys().filter(|name| name.ends_with(".log")).max();
+            let base = base.map_or("", |name| &name[..20]);
+            let epochs = "leader-epoch-checkpoint";
+            different(it)
+                .all(|name| name.starts_with(base) || name.ends_with(".snapshot") || name == epochs)
+        },
+    },
+    Better {
+        variants: &["z7"],
+        kafka: "keeps what lies before the log's start as .deleted files for a while",
+        ours: "removes it at once, and writes the end's snapshot at the stop",
+        holds: |it| differ_only_in(it, &[".deleted", ".snapshot"]),
+    },
+    Better {
+        variants: &["aa"],
+        kafka: "takes a folder without partition.metadata for a stray one and begins an empty one",
+        ours: "keeps the records, and writes the file",
+        holds: |it| !it.report.is_lossy() && it.files.contains_key("partition.metadata"),
     },
 ];
 
@@ -148,6 +231,21 @@ fn differ_only_in(recovered: &Recovered, files: &[&str]) -> bool {
         && different(recovered).all(|name| files.iter().any(|file| name.ends_with(file)))
 }
 
+fn differ_at_most_in(recovered: &Recovered, files: &[&str]) -> bool {
+    recovered.differences.is_empty() || differ_only_in(recovered, files)
+}
+
+/// Whether the segments before that of the damaged batch are as Kafka's.
+fn differ_only_from_its_segment_on(recovered: &Recovered) -> bool {
+    let base = |name: &str| name.split('.').next().and_then(|it| it.parse::<u64>().ok());
+    let ours = |end| recovered.files.keys().filter(move |name| name.ends_with(end));
+    let damage = ours(".quarantine").find_map(|name| base(name)).expect("it was set aside");
+    let segment = ours(".log").filter_map(|name| base(name)).filter(|it| *it <= damage).max();
+    different(recovered).all(|name| {
+        name == "leader-epoch-checkpoint" || base(name).is_some_and(|it| segment <= Some(it))
+    })
+}
+
 /// Whether what lies before the damaged batch is as Kafka's, but for the indexes of its segment,
 /// which is the active one there, and for the epochs.
 fn differ_only_from_the_damage_on(recovered: &Recovered) -> bool {
@@ -170,7 +268,7 @@ fn damaged_directories_become_what_kafka_makes_of_them_or_better() {
         let Some(variant) = variant(&archive.name) else { continue };
         let root = archive.unpack();
         let recovered = unclean::recover(&root.path(), &Keep::of(&archive.name));
-        let is_right = match BETTER.iter().find(|it| it.variant == variant) {
+        let is_right = match BETTER.iter().find(|it| it.variants.contains(&variant)) {
             Some(better) => {
                 println!("{}: Kafka {}; here it {}", archive.name, better.kafka, better.ours);
                 (better.holds)(&recovered)

@@ -36,12 +36,17 @@ pub fn recover(root: &Path, keep: &Keep) -> Recovered {
     let name = history.place.folder();
     let folder = work.path().join(&name);
     copy(&damaged.join(&name), &folder);
+    // What Kafka led it with, which it knows by its metadata; or the next one after the file's.
+    let led_with = match newest_epoch(&root.join("dir-2-started").join(&name)) {
+        Some(epoch) => epoch,
+        None => newest_epoch(&folder).unwrap_or(0) + EPOCHS_PER_RESTART,
+    };
     let spec = LogSpec {
         number: 1,
         directory: folder.clone().into(),
         topic_id: history.topic_id,
         config: resolve(&history.server, &history.configs),
-        leader_epoch: LeaderEpoch(newest_epoch(&folder) + EPOCHS_PER_RESTART),
+        leader_epoch: LeaderEpoch(led_with),
         jitter_seed: 0,
     };
     let (started, stopped) = timeline.start_and_stop();
@@ -49,6 +54,9 @@ pub fn recover(root: &Path, keep: &Keep) -> Recovered {
     let opened = PartitionLog::open(&mut disk, spec.clone(), how(&damaged, &name), started);
     let (mut log, report) = opened.unwrap_or_else(|error| panic!("{}: {error}", root.display()));
     log.become_leader(spec.leader_epoch, started);
+    settle(&mut log, &mut disk, started);
+    // Brokers of these cases look for what retention wants soon after their start.
+    log.retain(started);
     settle(&mut log, &mut disk, started);
 
     let kafkas = |directory: &str| Some(root.join(directory).join(&name)).filter(|it| it.is_dir());
@@ -84,11 +92,10 @@ fn how(damaged: &Path, name: &str) -> Opening {
     }
 }
 
-/// That of the last leader, as its file or else the batches say: Kafka knows it by its metadata.
-fn newest_epoch(folder: &Path) -> i32 {
-    let bytes = fs::read(folder.join("leader-epoch-checkpoint")).unwrap_or_default();
-    let entries = checkpoint::parse_epochs(&bytes).unwrap_or_default();
-    entries.last().map_or(0, |it| it.epoch.0)
+/// That of the last leader, as its file says.
+fn newest_epoch(folder: &Path) -> Option<i32> {
+    let bytes = fs::read(folder.join("leader-epoch-checkpoint")).ok()?;
+    Some(checkpoint::parse_epochs(&bytes).ok()?.last()?.epoch.0)
 }
 
 fn settle(log: &mut PartitionLog, disk: &mut PlainDisk, now: Timestamp) {

@@ -222,7 +222,8 @@ impl Recovery {
         (report.log_start, report.log_end) = (log_start, log_end);
         let recovery_point = self.recovery_point(log_start, log_end);
         rebuilt.epochs.truncate_from_end(log_end);
-        rebuilt.epochs.truncate_from_start(log_start);
+        // As Kafka: by what is known of the start, not by the first segment that is there.
+        rebuilt.epochs.truncate_from_start(wanted);
         let has_new_epochs = on_disk.as_ref() != Some(&rebuilt.epochs);
         let at = Position(active.size.0);
         let end = Target { next: log_end, segment: base, at, largest: active.largest };
@@ -338,14 +339,17 @@ fn check_topic_id(
     if found == expected { Ok(()) } else { Err(OpenError::TopicId { expected, found }) }
 }
 
-/// The leader epochs as the file has them; `None` when it is absent or wrong, so that they have to
-/// be taken from the batches.
+/// The leader epochs as the file has them; `None` when it is absent, empty or wrong, so that they
+/// have to be taken from the batches.
 fn read_epochs(
     files: &mut Files<'_>,
     directory: &Directory,
 ) -> Result<Option<LeaderEpochs>, OpenError> {
     let Some(length) = directory.others.get(EPOCHS_NAME) else { return Ok(None) };
     let bytes = files.read_range(EPOCHS_NAME, 0, length.0.min(SMALL_FILE_BYTES_MAX))?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
     Ok(LeaderEpochs::from_text(&bytes).ok())
 }
 

@@ -12,8 +12,9 @@ use super::files::Files;
 use super::report::{OpenError, RecoveryReport};
 use super::walk::{Replay, Window};
 use crate::disk::Step;
+use crate::format::aborted::{self, AbortedTransaction};
 use crate::format::names::{FileKind, SegmentFile};
-use crate::format::{aborted, producer_snapshot};
+use crate::format::producer_snapshot;
 use crate::log::producers::{Ended, Producers};
 use crate::log::segment::{Extras, SealedSegment, snapshot_steps};
 use crate::units::{ByteCount, Offset, Position, Timestamp, byte_count};
@@ -78,7 +79,8 @@ impl Rebuild<'_, '_> {
     ) -> Result<RebuiltProducers, OpenError> {
         let mut snapshots = self.tidy(listed)?;
         let (mut at, mut producers) = self.load(&mut snapshots)?;
-        let mut older = self.load_older(at, &snapshots)?;
+        let unsound = self.unsound(at, txn_indexes)?;
+        let mut older = self.load_older(at, unsound, &snapshots)?;
         let mut snapshots: BTreeSet<Offset> = snapshots.into_keys().collect();
         let mut newest = snapshots.last().copied().unwrap_or(self.log_start);
         let end = self.spans.last().map_or(self.log_start, |last| last.end);
@@ -107,7 +109,7 @@ impl Rebuild<'_, '_> {
                 ended = replay(&mut self, *span, from, producers)?;
             }
             // What was not replayed from its first batch on is as its file says.
-            let length = match is_whole && span.base < span.end {
+            let length = match is_whole {
                 true => self.rewrite(span.base, &ended, listed)?,
                 false => {
                     let known = self.read_aborted(*span, listed)?;
@@ -129,6 +131,30 @@ impl Rebuild<'_, '_> {
         }
         producers.replicated(end);
         Ok(RebuiltProducers { producers, snapshots, aborted, aborted_files })
+    }
+
+    /// The first segment before `at` whose `.txnindex` has an entry that can't be of it: the log
+    /// says what belongs there.
+    fn unsound(
+        &mut self,
+        at: Offset,
+        txn_indexes: &BTreeMap<Offset, ByteCount>,
+    ) -> Result<Option<Offset>, OpenError> {
+        for span in self.spans.iter().filter(|span| span.base < at) {
+            let Some(length) = txn_indexes.get(&span.base) else { continue };
+            let name = SegmentFile::new(span.base, FileKind::TxnIndex).to_string();
+            let bytes = self.files.read_range(&name, 0, length.0.min(TXN_INDEX_BYTES_MAX))?;
+            let is_of_it = |it: Result<AbortedTransaction, _>| {
+                it.is_ok_and(|it| u64::try_from(it.last_offset).is_ok_and(|it| span.base.0 <= it))
+            };
+            if !aborted::entries(&bytes).all(is_of_it) {
+                if !self.report.indexes_rebuilt.contains(&span.base) {
+                    self.report.indexes_rebuilt.push(span.base);
+                }
+                return Ok(Some(span.base));
+            }
+        }
+        Ok(None)
     }
 
     /// The entries of a `.txnindex` up to the segment's end.
@@ -220,17 +246,20 @@ impl Rebuild<'_, '_> {
         Ok((self.log_start, Producers::default()))
     }
 
-    /// Where a segment was cut apart, its transactions belong to files anew: state from a snapshot
-    /// before it, which the newest one that was loaded, for `at`, is too late for.
+    /// Where a segment was cut apart, its transactions belong to files anew, and so where its index
+    /// of them is `unsound`: state from a snapshot before it, which the newest one that was loaded,
+    /// for `at`, is too late for.
     fn load_older(
         &mut self,
         at: Offset,
+        unsound: Option<Offset>,
         snapshots: &BTreeMap<Offset, ByteCount>,
     ) -> Result<Option<(Offset, Producers)>, OpenError> {
         // What was split off stood in the segment before it.
         let before = |base: Offset| self.spans.iter().map(|it| it.base).rfind(|it| *it < base);
         let split = self.report.split.iter().map(|base| before(*base).unwrap_or(*base));
-        let changed = self.report.damages.iter().map(|it| it.segment).chain(split).min();
+        let changed = self.report.damages.iter().map(|it| it.segment).chain(split);
+        let changed = changed.chain(unsound).min();
         let Some(from) = changed else { return Ok(None) };
         if at <= from {
             return Ok(None);

@@ -213,7 +213,7 @@ impl Walk<'_> {
 
 /// Takes the producers of a segment in, whose batches are known to be whole.
 pub(super) struct Replay<'a> {
-    /// Batches before it are in the state already.
+    /// Batches that end before it are in the state already.
     pub from: Offset,
     /// When the producers count as last seen.
     pub now: Timestamp,
@@ -239,7 +239,8 @@ impl Replay<'_> {
             if header.base().is_none_or(|base| self.end <= base) {
                 return Ok(());
             }
-            if header.base().is_some_and(|base| self.from <= base) {
+            // As Kafka reads from an offset: the batch that it lies in comes whole.
+            if header.last_offset().is_some_and(|last| self.from <= last) {
                 let marker = match header.is_control() {
                     true => marker_of(files, window, at, &header)?,
                     false => None,

@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 KAFKA = str(HERE.parents[2] / "scripts" / "kafka")
 # Only the newest seconds of a start may be told apart from what was before.
-WAIT_S = 120
+WAIT_S = 600
 ROOT_FILES_LEFT_OUT = (".lock", "bootstrap.checkpoint")
 
 

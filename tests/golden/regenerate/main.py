@@ -35,17 +35,17 @@ import wide
 from case import HERE, KAFKA, Broker, Case, Client, java, libraries
 
 PACKED = "tar -C '{out}' --sort=name --owner=0 --group=0 --sparse -cf - '{name}'"
-# As the archives of the repository: a window of 32 MiB.
 # Cases with a broker each.
 ALONE = {**standing.CASES, **producers.CASES, **wide.CASES}
-ZSTD = "zstd -q -19 --long=25 -f -o '{out}/{name}.tar.zst'"
+# As the archives of the repository: a window of 32 MiB. Only whole archives get their name.
+ZSTD = "zstd -q -{level} --long=25 -f -o '{to}.part' && mv '{to}.part' '{to}'"
 
 
 class Making:
     """Where, with which numbers, on which port."""
 
     def __init__(self, arguments, work):
-        self.seed, self.port = arguments.seed, arguments.port
+        self.seed, self.port, self.level = arguments.seed, arguments.port, arguments.level
         self.work, self.out = Path(work), Path(work) / "cases"
         self.classes = self.work / "classes"
 
@@ -129,7 +129,7 @@ def finish(making, cases, out):
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     for case in cases:
         pack = PACKED.format(out=making.out, name=case.name)
-        pack += " | " + ZSTD.format(out=out, name=case.name)
+        pack += " | " + ZSTD.format(to=out / f"{case.name}.tar.zst", level=making.level)
         subprocess.run(["bash", "-o", "pipefail", "-c", pack], check=True)
         size = (out / f"{case.name}.tar.zst").stat().st_size
         print(f"{case.name}: {size:,} bytes", flush=True)
@@ -149,7 +149,7 @@ def make(making, wanted, arguments):
     if any(name.startswith("unclean") for name in wanted):
         jobs.append(("unclean", lambda: unclean.plain(making)))
         if wanted - {"unclean"}:
-            jobs.append(("unclean-*", lambda: unclean.variants(making)))
+            jobs.append(("unclean-*", lambda: unclean.variants(making, wanted)))
     failed = []
     for name, job in jobs:
         began = time.monotonic()
@@ -173,6 +173,7 @@ def main():
     parser.add_argument("--out", type=Path, help="where the archives go")
     parser.add_argument("--seed", default="1", help="makes other numbers (1)")
     parser.add_argument("--port", type=int, default=23_470, help="the broker's port (23470)")
+    parser.add_argument("--level", type=int, default=19, help="of zstd, which is slow (19)")
     parser.add_argument("--programs", type=Path, metavar="FOLDER", help="run these instead")
     parser.add_argument("--keep", action="store_true", help="keep the brokers' folders")
     parser.add_argument("--list", action="store_true", help="name the cases and end")

@@ -3,179 +3,17 @@
 import random
 import re
 import shutil
-import struct
 import time
 from pathlib import Path
 
 from case import Broker, Case, Client, copy, now_ms
+from damages import NO_START, POINTS, VARIANTS, Damages
 from plain import MIB
 from producers import SOON, UNVERIFIED
 
 SETTINGS = {**UNVERIFIED, **SOON}
 CONFIG = {"segment.bytes": str(MIB), "retention.ms": "-1"}
-# Of which each takes the place of a damaged one; the case itself has the first.
-PARTITIONS = 30
 LEADS = r"Leader u-\d+ .* starts at leader epoch"
-POINTS = "recovery-point-offset-checkpoint"
-
-
-def batches(path):
-    """(position, size) of each batch of a `.log`."""
-    data, at, found = path.read_bytes(), 0, []
-    while at + 61 <= len(data):
-        length = struct.unpack_from(">i", data, at + 8)[0]
-        if length < 49 or len(data) < at + 12 + length:
-            break
-        found.append((at, 12 + length))
-        at += 12 + length
-    return found
-
-
-class Damages:
-    """What can be done to a partition's folder: each method damages, and says how."""
-
-    def __init__(self, chance, bases):
-        self.chance = chance
-        self.first, *_, self.sealed, self.active = bases
-
-    def file(self, root, base, kind):
-        return root / "u-0" / f"{base:020}.{kind}"
-
-    def flip(self, path, at):
-        data = bytearray(path.read_bytes())
-        data[at] ^= 0x40
-        path.write_bytes(data)
-        return f"{path.name}: byte {at} flipped"
-
-    def flip_batch(self, root, base, part):
-        path = self.file(root, base, "log")
-        found = batches(path)
-        position, size = found[min(int(len(found) * part), len(found) - 1)]
-        return self.flip(path, position + 61 + self.chance.randrange(size - 61))
-
-    def cut(self, root):
-        path = self.file(root, self.active, "log")
-        data = path.read_bytes()
-        cut = self.chance.randrange(1, batches(path)[-1][1])
-        path.write_bytes(data[:-cut])
-        return f"{path.name}: last {cut} bytes cut off"
-
-    def tail(self, root, tail):
-        path = self.file(root, self.active, "log")
-        path.write_bytes(path.read_bytes() + tail)
-        return f"{path.name}: {len(tail)} bytes appended"
-
-    def garbage_times(self, root, base):
-        path = self.file(root, base, "timeindex")
-        data = path.read_bytes()
-        garbage = self.chance.randbytes(min(132, len(data)))
-        path.write_bytes(garbage + data[len(garbage) :])
-        return f"{path.name}: first {len(garbage)} bytes overwritten"
-
-    def remove(self, root, *names):
-        for name in names:
-            (root / name).unlink()
-        return f"removed: {' '.join(names)}"
-
-    def remove_kind(self, root, base, kind):
-        return self.remove(root, f"u-0/{base:020}.{kind}")
-
-    def snapshots(self, root):
-        paths = sorted((root / "u-0").glob("*.snapshot"))
-        return self.remove(root, *(f"u-0/{path.name}" for path in paths))
-
-    def leftovers(self, root):
-        shutil.copy(
-            self.file(root, self.first, "log"), self.file(root, self.first, "log.deleted")
-        )
-        for kind in ("index", "timeindex", "snapshot"):
-            self.file(root, 7, f"{kind}.deleted").write_bytes(b"x" * 40)
-        for kind in ("log", "index", "timeindex", "txnindex"):
-            self.file(root, self.sealed, f"{kind}.cleaned").write_bytes(b"")
-        return "leftovers of a deletion and of a cleaning"
-
-    def swap(self, root):
-        """A finished cleaning of the first two segments, whose indexes are empty."""
-        one, two = self.file(root, self.first, "log"), self.file(root, self.sealed, "log")
-        data = one.read_bytes()
-        kept = b"".join(data[at : at + size] for at, size in batches(one)[::2])
-        kept += two.read_bytes()[batches(two)[-1][0] :]
-        self.file(root, self.first, "log.swap").write_bytes(kept)
-        for kind in ("index", "timeindex"):
-            self.file(root, self.first, f"{kind}.swap").write_bytes(b"")
-        return "a finished swap of two segments, the originals still there"
-
-    def swap_begun(self, root):
-        shutil.copy(
-            self.file(root, self.first, "log"), self.file(root, self.first, "log.cleaned")
-        )
-        self.file(root, self.first, "index.cleaned").write_bytes(b"")
-        path = self.file(root, self.sealed, "log")
-        at, size = batches(path)[2]
-        self.file(root, self.sealed, "log.swap").write_bytes(path.read_bytes()[: at + size])
-        self.file(root, self.sealed, "index.swap").write_bytes(b"")
-        return "a swap that had only begun"
-
-    def points(self, root, text):
-        (root / POINTS).write_text(text)
-        return f"{POINTS}: {text!r}"
-
-    def orphans(self, root):
-        for kind, size in (("index", 16), ("timeindex", 24), ("snapshot", 10)):
-            self.file(root, 5, kind).write_bytes(bytes(size))
-        return "files of a segment without a log"
-
-
-# Name, the directory's state, whose root it needs, damage.
-VARIANTS = (
-    ("a-torn-tail", "killed", "", lambda it, to: it.cut(to)),
-    ("b-flip-last", "killed", "", lambda it, to: it.flip_batch(to, it.active, 1)),
-    ("c-flip-middle", "killed", "", lambda it, to: it.flip_batch(to, it.active, 0.5)),
-    ("d-index-gone", "killed", "", lambda it, to: it.remove_kind(to, it.sealed, "index")),
-    ("e1-timeindex-garbage-active", "killed", "", lambda it, to: it.garbage_times(to, it.active)),
-    ("e2-timeindex-garbage-sealed", "killed", "", lambda it, to: it.garbage_times(to, it.sealed)),
-    ("f-zero-tail", "killed", "", lambda it, to: it.tail(to, bytes(4_096))),
-    ("f2-garbage-tail", "killed", "", lambda it, to: it.tail(to, it.chance.randbytes(300))),
-    (
-        "g1-snapshot-corrupt",
-        "killed",
-        "",
-        lambda it, to: it.flip(it.file(to, it.active, "snapshot"), 8),
-    ),
-    ("g2-snapshot-gone", "killed", "", lambda it, to: it.remove_kind(to, it.active, "snapshot")),
-    ("g3-all-snapshots-gone", "killed", "", lambda it, to: it.snapshots(to)),
-    ("h1-deleted-cleaned", "killed", "", lambda it, to: it.leftovers(to)),
-    ("h2-swap", "killed", "", lambda it, to: it.swap(to)),
-    ("h3-swap-and-cleaned", "killed", "", lambda it, to: it.swap_begun(to)),
-    ("i-no-recovery-point", "killed", "i", lambda it, to: it.remove(to, POINTS)),
-    ("j-garbage-recovery-point", "killed", "j", lambda it, to: it.points(to, "0\n1\nu 0 many\n")),
-    ("j2-bad-recovery-point-no-start", "killed", "j2", lambda it, to: it.points(to, "7\n0\n")),
-    ("k1-flip-old-clean", "clean", "", lambda it, to: it.flip_batch(to, it.first, 0.3)),
-    ("k2-flip-old-killed", "killed", "", lambda it, to: it.flip_batch(to, it.first, 0.3)),
-    (
-        "k3-flip-old-no-recovery-point",
-        "killed",
-        "i",
-        lambda it, to: it.flip_batch(to, it.first, 0.3) + "; " + it.remove(to, POINTS),
-    ),
-    ("l-torn-tail-clean", "clean", "", lambda it, to: it.cut(to)),
-    ("m-index-gone-clean", "clean", "", lambda it, to: it.remove_kind(to, it.sealed, "index")),
-    (
-        "m2-index-gone-active-clean",
-        "clean",
-        "",
-        lambda it, to: it.remove_kind(to, it.active, "index"),
-    ),
-    ("m3-all-snapshots-gone-clean", "clean", "", lambda it, to: it.snapshots(to)),
-    (
-        "n-epochs-gone",
-        "killed",
-        "",
-        lambda it, to: it.remove(to, "u-0/leader-epoch-checkpoint"),
-    ),
-    ("o-orphans", "killed", "", lambda it, to: it.orphans(to)),
-    ("p-active-log-gone", "killed", "", lambda it, to: it.remove_kind(to, it.active, "log")),
-)
 
 
 def plain(making):
@@ -188,14 +26,14 @@ def plain(making):
         client = Client(broker, making.classes)
         client.case = case
         case.is_first_only = True
-        client.topic("u", PARTITIONS, **{"segment_bytes": MIB, "retention_ms": -1})
+        client.topic("u", partitions(), **{"segment_bytes": MIB, "retention_ms": -1})
         fill(case, client, chance)
         time.sleep(2)
         case.kill()
         keep(broker, making.work / "killed")
         case.copy("dir-1-killed", "killed", "kill -9")
         case.start()
-        broker.wait_for(LEADS, PARTITIONS)
+        broker.wait_for(LEADS, partitions())
         time.sleep(1)
         case.copy("dir-2-recovered", "running", "started after the kill")
         case.stop()
@@ -231,13 +69,23 @@ def keep(broker, to):
         path.unlink(missing_ok=True)
 
 
-def variants(making):
-    """One broker for each state of the root; each variant is a partition of its own there."""
-    groups = {}
+def groups(wanted=None):
+    """Variants by the state of the root: one broker each."""
+    found = {}
     for variant in VARIANTS:
-        groups.setdefault(variant[1:3], []).append(variant)
+        if wanted is None or f"unclean-{variant[0]}" in wanted:
+            found.setdefault(variant[1:3], []).append(variant)
+    return found
+
+
+def partitions():
+    """Each variant of a group is a partition of its own, which the cluster has to know."""
+    return max(map(len, groups().values()))
+
+
+def variants(making, wanted):
     made = []
-    for (state, root), members in groups.items():
+    for (state, root), members in groups(wanted).items():
         made += group(making, state, root, members)
     return made
 
@@ -270,13 +118,13 @@ def group(making, state, root, members):
         copy(own / "u-0", broker.data / f"u-{number}")
         case.copied("dir-1-damaged", state, "damaged by hand", now_ms())
         cases.append(case)
-    lines_for_all(broker.data, len(members))
+    lines_for_all(broker.data, cases)
     if root:
         (broker.data / POINTS).unlink()
         text = cases[0].folder / "dir-1-damaged" / POINTS
         if text.exists():
             shutil.copy2(text, broker.data)
-    run(broker, cases, root != "j2")
+    run(broker, cases, root not in NO_START)
     return cases
 
 
@@ -287,7 +135,7 @@ def run(broker, cases, starts):
             raise RuntimeError(f"the broker {'started' if started else 'did not start'}")
         at_ms = now_ms()
         if starts:
-            broker.wait_for(LEADS, PARTITIONS)
+            broker.wait_for(LEADS, partitions())
             time.sleep(2)
             at_ms = now_ms()
             for number, case in enumerate(cases):
@@ -324,9 +172,12 @@ def one_line(folder, partition):
         path.write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
 
 
-def lines_for_all(data, count):
-    """Every partition has the line of the first in the checkpoints."""
+def lines_for_all(data, cases):
+    """Every partition has its case's line in the checkpoints."""
     for path in Path(data).glob("*-checkpoint"):
-        own = [it for it in path.read_text().splitlines()[2:] if it.startswith("u 0 ")]
-        lines = [f"u {it} {own[0].split()[-1]}" for it in range(count)] if own else []
+        lines = []
+        for number, case in enumerate(cases):
+            own = case.folder / "dir-1-damaged" / path.name
+            own = own.read_text().splitlines()[2:] if own.exists() else []
+            lines += [f"u {number} {it.split()[-1]}" for it in own if it.startswith("u 0 ")]
         path.write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")

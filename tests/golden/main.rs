@@ -130,8 +130,8 @@ const BETTER: &[Better] = &[
         holds: |it| differ_at_most_in(it, &[".txnindex"]),
     },
     Better {
-        variants: &["q7", "y1"],
-        kafka: "ends with status 1 over one partition's .txnindex or leader-epoch-checkpoint",
+        variants: &["y1"],
+        kafka: "ends with status 1 over one partition's leader-epoch-checkpoint",
         ours: "rebuilds the file",
         holds: |it| !it.kafka_started && !it.report.is_lossy(),
     },

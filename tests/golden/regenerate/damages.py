@@ -153,11 +153,6 @@ class Damages:
         path.write_bytes(bytes(count) + data[count:])
         return f"{path.name}: first {count} bytes are zeros"
 
-    def newer_txnindex(self, root):
-        path = self.file(root, self.sealed, "txnindex")
-        path.write_bytes(b"\0\2" + path.read_bytes()[2:])
-        return f"{path.name}: its first entry has version 2"
-
     def end(self, root):
         """The offset behind the last batch."""
         path = self.file(root, self.active, "log")
@@ -292,10 +287,9 @@ EITHER = (
     ("aa-metadata-gone", lambda it, to: it.remove(to, "u-0/partition.metadata")),
 )
 # Roots with which Kafka does not start.
-NO_START = ("j2", "q7", "y1")
+NO_START = ("j2", "y1")
 VARIANTS += (
-    ("q7-txnindex-version-no-start", "killed", "q7", lambda it, to: it.newer_txnindex(to)),
-    ("y1-epochs-garbage-no-start", "killed", "y1", lambda it, to: it.epochs(to, "0\n1\n0 many\n")),
+    ("y1-epochs-garbage-no-start", "killed", "y1", lambda it, to: it.epochs(to, "0\n3\n0 many\n")),
 )
 VARIANTS += tuple(
     (f"{name}{more}", state, "", damage)

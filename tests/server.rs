@@ -5,6 +5,8 @@
 mod admin;
 #[path = "server/batches.rs"]
 mod batches;
+#[path = "server/commits.rs"]
+mod commits;
 #[path = "server/compaction.rs"]
 mod compaction;
 #[path = "server/counts.rs"]

@@ -1,7 +1,9 @@
 //! The face that every coordinator shows to its driver.
 
+use crate::format::batch::HEADER_BYTES;
+use crate::format::record::{self, NewRecord};
 use crate::log::producers::Marker;
-use crate::units::{ProducerEpoch, ProducerId, Sequence, Timestamp};
+use crate::units::{ByteCount, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// A request that awaits its answer; drawn by the driver, never twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -14,6 +16,31 @@ pub struct Record {
     pub key: Vec<u8>,
     /// Its value; `None` is a tombstone.
     pub value: Option<Vec<u8>>,
+}
+
+/// Counts what the batch of some records has, in bytes.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct BatchSize {
+    records: i32,
+    bytes: usize,
+}
+
+impl BatchSize {
+    /// Bytes of the batch with one more record.
+    pub fn with(self, record: &Record) -> usize {
+        let Record { key, value } = record;
+        let (key, value) = (Some(key.as_slice()), value.as_deref());
+        // All have the time of the batch.
+        let record = NewRecord { timestamp: Timestamp(0), key, value, headers: &[] };
+        self.bytes.max(HEADER_BYTES) + record::size(self.records, 0, &record)
+    }
+
+    /// Adds a record; returns what the batch has then.
+    pub fn add(&mut self, record: &Record) -> usize {
+        self.bytes = self.with(record);
+        self.records += 1;
+        self.bytes
+    }
 }
 
 /// What is to be appended to the partition. Each is one batch: all of it or nothing.
@@ -132,6 +159,9 @@ pub trait Coordinator: Sized + 'static {
 
     /// Follows a change of what it was made with.
     fn configure(&mut self, _settings: &Self::Settings) {}
+
+    /// A batch may have so many bytes from now on: what the partition takes, which may change.
+    fn limit_batches(&mut self, _bytes_max: ByteCount) {}
 
     /// Takes one record of the log: while the partition is loaded, and later those of
     /// [`Write::Transactional`].

@@ -14,5 +14,7 @@ pub mod group;
 pub mod transactions;
 
 pub use hash::partition_for;
-pub use machine::{Coordinator, Entry, Origin, Output, Record, ReplayError, Ticket, Write};
+pub use machine::{
+    BatchSize, Coordinator, Entry, Origin, Output, Record, ReplayError, Ticket, Write,
+};
 pub use timers::Timers;

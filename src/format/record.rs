@@ -268,11 +268,16 @@ impl<'a> NewRecord<'a> {
     }
 }
 
-/// Appends one record as it stands in a payload.
+/// Bytes that a record takes in a payload.
 ///
 /// # Panics
 /// When a key, value or header has 2^31 bytes or more.
-pub fn encode(out: &mut Vec<u8>, offset_delta: i32, timestamp_delta: i64, record: &NewRecord<'_>) {
+pub fn size(offset_delta: i32, timestamp_delta: i64, record: &NewRecord<'_>) -> usize {
+    let body = body_size(offset_delta, timestamp_delta, record);
+    varint::length_i32(body) + usize::try_from(body).expect("a length")
+}
+
+fn body_size(offset_delta: i32, timestamp_delta: i64, record: &NewRecord<'_>) -> i32 {
     let nullable = |bytes: Option<&[u8]>| {
         let length = bytes.map_or(-1, length_of);
         varint::length_i32(length) + bytes.map_or(0, <[u8]>::len)
@@ -286,13 +291,21 @@ pub fn encode(out: &mut Vec<u8>, offset_delta: i32, timestamp_delta: i64, record
         + nullable(record.value)
         + varint::length_i32(count)
         + headers.sum::<usize>();
-    varint::put_i32(out, i32::try_from(length).expect("a record is shorter than 2^31 bytes"));
+    i32::try_from(length).expect("a record is shorter than 2^31 bytes")
+}
+
+/// Appends one record as it stands in a payload.
+///
+/// # Panics
+/// When a key, value or header has 2^31 bytes or more.
+pub fn encode(out: &mut Vec<u8>, offset_delta: i32, timestamp_delta: i64, record: &NewRecord<'_>) {
+    varint::put_i32(out, body_size(offset_delta, timestamp_delta, record));
     out.push(0);
     varint::put_i64(out, timestamp_delta);
     varint::put_i32(out, offset_delta);
     put_nullable(out, record.key);
     put_nullable(out, record.value);
-    varint::put_i32(out, count);
+    varint::put_i32(out, length_of(record.headers));
     for (key, value) in record.headers {
         put_nullable(out, Some(key));
         put_nullable(out, *value);

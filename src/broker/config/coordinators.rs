@@ -6,9 +6,6 @@ use crate::coordinator::group::GroupSettings;
 use crate::coordinator::group::settings::{Assignor, ConsumerSettings};
 use crate::units::usize_of;
 
-/// What a batch takes besides its records, generously.
-const BATCH_OVERHEAD: u64 = 1024;
-
 const MINUTE_MS: i64 = 60_000;
 
 /// An internal topic.
@@ -119,7 +116,6 @@ impl TransactionConfig {
 
 fn groups(values: &Values<'_>) -> GroupSettings {
     let count = |name| usize_of(u64::from(values.count(name)));
-    let batch = values.bytes("message.max.bytes").0.saturating_sub(BATCH_OVERHEAD);
     GroupSettings {
         session_timeout_min_ms: values.int("group.min.session.timeout.ms"),
         session_timeout_max_ms: values.int("group.max.session.timeout.ms"),
@@ -131,7 +127,7 @@ fn groups(values: &Values<'_>) -> GroupSettings {
         retention_ms: values.number("offsets.retention.minutes").saturating_mul(MINUTE_MS),
         retention_check_ms: values.number("offsets.retention.check.interval.ms"),
         consumer: consumer(values),
-        write_bytes_max: usize_of(batch),
+        write_bytes_max: usize_of(values.bytes("message.max.bytes").0),
     }
 }
 

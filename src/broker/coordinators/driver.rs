@@ -13,7 +13,9 @@ use crate::format::batch::{Codec, RecordBatch};
 use crate::format::record::{BatchBuilder, NewRecord};
 use crate::log::{AppendError, Appended, LogState};
 use crate::shard::{Partition, Reached, edge, now};
-use crate::units::{Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId};
+use crate::units::{
+    ByteCount, Offset, PartitionId, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
+};
 use crate::wire::error::ErrorCode;
 
 /// Time between two tries to load a partition that can't be loaded.
@@ -151,11 +153,18 @@ impl<C: Coordinator> Driver<C> {
             State::Active(coordinator) => {
                 self.tickets.set(ticket.0 + 1);
                 self.waiting.borrow_mut().insert(ticket, answer);
+                coordinator.limit_batches(self.batch_bytes_max());
                 coordinator.handle(ticket, request, now())
             }
         };
         self.carry_out(output);
         Ok(())
+    }
+
+    /// The largest batch that the partition takes.
+    fn batch_bytes_max(&self) -> ByteCount {
+        let config = self.partition.config();
+        config.batch_bytes_max.min(config.segment_bytes)
     }
 
     fn is_serving(&self) -> bool {
@@ -188,6 +197,7 @@ impl<C: Coordinator> Driver<C> {
                 self.due.set(None);
                 // They may have changed meanwhile.
                 coordinator.configure(&self.settings.borrow());
+                coordinator.limit_batches(self.batch_bytes_max());
                 let output = coordinator.loaded(now());
                 *self.state.borrow_mut() = State::Active(coordinator);
                 self.has_failed.set(false);
@@ -217,7 +227,10 @@ impl<C: Coordinator> Driver<C> {
             return tokio::time::sleep(LOAD_AGAIN_AFTER).await;
         }
         let output = match &mut *self.state.borrow_mut() {
-            State::Active(coordinator) => coordinator.expire(now()),
+            State::Active(coordinator) => {
+                coordinator.limit_batches(self.batch_bytes_max());
+                coordinator.expire(now())
+            }
             _ => return,
         };
         self.carry_out(output);

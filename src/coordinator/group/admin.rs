@@ -7,12 +7,9 @@ use crate::coordinator::group::classic::{CONSUMER, State};
 use crate::coordinator::group::consumer::ConsumerGroup;
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::machine::{GroupCoordinator, GroupOutput};
-use crate::coordinator::{Record, Ticket};
+use crate::coordinator::{BatchSize, Record, Ticket};
 use crate::format::group_records::{CommittedOffset, Key};
 use crate::units::{Timestamp, TopicId};
-
-/// What a record takes in a batch besides its key and value.
-pub(super) const RECORD_OVERHEAD: usize = 64;
 
 impl GroupCoordinator {
     pub(super) fn list(&self) -> Vec<ListedGroup> {
@@ -146,15 +143,13 @@ impl GroupCoordinator {
     /// Writes records, in as many batches as they take. They come in an order that a crash may cut
     /// off anywhere: what is lost is done again.
     pub(super) fn write_all(&self, output: &mut GroupOutput, records: Vec<Record>) {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let (mut batch, mut size) = (Vec::new(), BatchSize::default());
         for record in records {
-            let value = record.value.as_ref().map_or(0, Vec::len);
-            let size = RECORD_OVERHEAD + record.key.len() + value;
-            if self.settings.write_bytes_max < bytes + size {
+            if self.settings.write_bytes_max < size.with(&record) {
                 output.write(std::mem::take(&mut batch));
-                bytes = 0;
+                size = BatchSize::default();
             }
-            bytes += size;
+            size.add(&record);
             batch.push(record);
         }
         output.write(batch);

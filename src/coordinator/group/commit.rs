@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use crate::coordinator::group::admin::RECORD_OVERHEAD;
 use crate::coordinator::group::answer::{Answer, FetchedOffset};
 use crate::coordinator::group::classic::State;
 use crate::coordinator::group::error::GroupError;
@@ -11,7 +10,7 @@ use crate::coordinator::group::offsets::Partition;
 use crate::coordinator::group::request::{
     Commit, DeleteOffsets, Fetch, Identity, NewOffset, TransactionalCommit, WantedOffset,
 };
-use crate::coordinator::{Record, Ticket, Write};
+use crate::coordinator::{BatchSize, Record, Ticket, Write};
 use crate::format::group_records::{CommittedOffset, Key, TEXT_BYTES_MAX};
 use crate::units::{Timestamp, TopicId};
 
@@ -28,18 +27,15 @@ impl GroupCoordinator {
             -1 => Timestamp::NONE,
             retention => Timestamp(now.0.saturating_add(retention)),
         };
-        let (outcomes, accepted) = match self.accept(&group, commit.offsets, now) {
+        let accepted = match self.accept(&group, commit.offsets, (now, expire_timestamp)) {
             Ok(accepted) => accepted,
             Err(error) => return GroupOutput::answer(ticket, Answer::Commit(Err(error))),
         };
-        let mut output = GroupOutput::answer(ticket, Answer::Commit(Ok(outcomes)));
-        let mut records = Vec::with_capacity(accepted.len());
-        for (partition, committed) in accepted {
-            let committed = CommittedOffset { expire_timestamp, ..committed };
-            records.push(record(&group, &partition, Some(&committed)));
+        let mut output = GroupOutput::answer(ticket, Answer::Commit(Ok(accepted.outcomes)));
+        for (partition, committed) in accepted.offsets {
             self.offsets.commit(&group, partition, committed);
         }
-        output.write(records);
+        output.write(accepted.records);
         output
     }
 
@@ -79,49 +75,51 @@ impl GroupCoordinator {
         Ok(id)
     }
 
-    /// Outcomes in the order of the request, and what is to be written. Everything is refused when
-    /// it would not fit a batch, or be more than a group may have.
-    fn accept(&self, group: &str, offsets: Vec<NewOffset>, now: Timestamp) -> Accepted {
-        let mut outcomes = Vec::with_capacity(offsets.len());
-        let mut accepted = Vec::with_capacity(offsets.len());
-        let mut bytes = 0;
+    /// What of a commit is to be kept. Everything is refused when it would not fit a batch, or be
+    /// more than a group may have.
+    fn accept(
+        &self,
+        group: &str,
+        offsets: Vec<NewOffset>,
+        (now, expire_timestamp): (Timestamp, Timestamp),
+    ) -> Result<Accepted, GroupError> {
+        let mut accepted = Accepted::default();
+        let mut size = BatchSize::default();
         let mut added = 0;
         for offset in offsets {
             let metadata = offset.metadata.unwrap_or_default();
             let length = i32::try_from(metadata.encode_utf16().count()).unwrap_or(i32::MAX);
             if self.settings.metadata_max < length {
-                outcomes.push(Err(GroupError::OffsetMetadataTooLarge));
+                accepted.outcomes.push(Err(GroupError::OffsetMetadataTooLarge));
                 continue;
             }
             if TOPIC_BYTES_MAX < offset.topic.len() || TEXT_BYTES_MAX < metadata.len() {
-                outcomes.push(Err(GroupError::InvalidCommitOffsetSize));
+                accepted.outcomes.push(Err(GroupError::InvalidCommitOffsetSize));
                 continue;
             }
-            bytes += RECORD_OVERHEAD + group.len() + offset.topic.len() + metadata.len();
             let partition: Partition = (offset.topic.as_str().into(), offset.partition);
+            let committed = CommittedOffset {
+                offset: offset.offset,
+                leader_epoch: offset.leader_epoch,
+                metadata,
+                commit_timestamp: now,
+                expire_timestamp,
+                topic_id: offset.topic_id,
+            };
+            let record = record(group, &partition, Some(&committed));
+            if self.settings.write_bytes_max < size.add(&record) {
+                // As in Kafka, where a commit is one batch, too.
+                return Err(GroupError::UnknownServerError);
+            }
             added += usize::from(self.offsets.get(group, &partition).is_none());
-            outcomes.push(Ok(()));
-            accepted.push((
-                partition,
-                CommittedOffset {
-                    offset: offset.offset,
-                    leader_epoch: offset.leader_epoch,
-                    metadata,
-                    commit_timestamp: now,
-                    expire_timestamp: Timestamp::NONE,
-                    topic_id: offset.topic_id,
-                },
-            ));
+            accepted.outcomes.push(Ok(()));
+            accepted.offsets.push((partition, committed));
+            accepted.records.push(record);
         }
-        let is_full = added > 0 && self.settings.offsets_max < self.offsets.count(group) + added;
-        if is_full {
+        if added > 0 && self.settings.offsets_max < self.offsets.count(group) + added {
             return Err(GroupError::InvalidCommitOffsetSize);
         }
-        if self.settings.write_bytes_max < bytes {
-            // They are one batch, and Kafka's log refuses it (`handleOperationException`).
-            return Err(GroupError::UnknownServerError);
-        }
-        Ok((outcomes, accepted))
+        Ok(accepted)
     }
 
     /// Offsets that count when the producer's transaction is committed: the state learns of them
@@ -140,15 +138,12 @@ impl GroupCoordinator {
         // Kafka keeps no topic ids of these.
         let without_id = |offset| NewOffset { topic_id: TopicId::ZERO, ..offset };
         let offsets = commit.offsets.into_iter().map(without_id).collect();
-        let (outcomes, accepted) = match self.accept(&group, offsets, now) {
+        let accepted = match self.accept(&group, offsets, (now, Timestamp::NONE)) {
             Ok(accepted) => accepted,
             Err(error) => return refused(error),
         };
-        let mut output = GroupOutput::answer(ticket, Answer::Commit(Ok(outcomes)));
-        let records: Vec<Record> = accepted
-            .iter()
-            .map(|(partition, committed)| record(&group, partition, Some(committed)))
-            .collect();
+        let mut output = GroupOutput::answer(ticket, Answer::Commit(Ok(accepted.outcomes)));
+        let records = accepted.records;
         if !records.is_empty() {
             let (producer_id, producer_epoch) = (commit.producer_id, commit.producer_epoch);
             output.writes.push(Write::Transactional { producer_id, producer_epoch, records });
@@ -304,8 +299,15 @@ impl GroupCoordinator {
     }
 }
 
-type Accepted =
-    Result<(Vec<Result<(), GroupError>>, Vec<(Partition, CommittedOffset)>), GroupError>;
+/// What of a commit is to be kept.
+#[derive(Default)]
+struct Accepted {
+    /// In the order of the request.
+    outcomes: Vec<Result<(), GroupError>>,
+    offsets: Vec<(Partition, CommittedOffset)>,
+    /// The same for the log.
+    records: Vec<Record>,
+}
 
 fn record(group: &str, partition: &Partition, committed: Option<&CommittedOffset>) -> Record {
     let (topic, partition) = partition;

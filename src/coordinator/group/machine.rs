@@ -19,7 +19,7 @@ use crate::format::group_records::{
     CommittedOffset, CurrentAssignment, GroupMetadata, Key, ModernMember, RecordError,
     RegularExpression, TEXT_BYTES_MAX, TargetEpoch, decode_group, decode_target,
 };
-use crate::units::{ProducerId, Sequence, Timestamp};
+use crate::units::{ByteCount, ProducerId, Sequence, Timestamp, usize_of};
 
 /// What an event leads to.
 pub(super) type GroupOutput = Output<Answer, Infallible>;
@@ -294,6 +294,10 @@ impl Coordinator for GroupCoordinator {
 
     fn configure(&mut self, context: &GroupContext) {
         self.topics = context.topics.clone();
+    }
+
+    fn limit_batches(&mut self, bytes_max: ByteCount) {
+        self.settings.write_bytes_max = usize_of(bytes_max.0);
     }
 
     fn replay(&mut self, entry: Entry<'_>) -> Result<(), ReplayError> {

@@ -29,7 +29,8 @@ pub struct GroupSettings {
     pub retention_check_ms: i64,
     /// Of the consumer protocol.
     pub consumer: ConsumerSettings,
-    /// Largest size of what one event writes: a batch must fit `max.message.bytes`.
+    /// Largest batch that one event may write: `max.message.bytes` of the topic, which beats this
+    /// as soon as the partition is there.
     pub write_bytes_max: usize,
 }
 

@@ -1,12 +1,15 @@
 //! Committed offsets.
 
-use super::world::{GROUP, World, identity, marker, new_offset};
+use super::world::{GROUP, Logged, World, identity, marker, new_offset};
 use crate::coordinator::group::answer::Answer;
 use crate::coordinator::group::request::{
-    Commit, DeleteOffsets, Fetch, Request, TransactionalCommit, WantedOffset,
+    Commit, DeleteOffsets, Fetch, NewOffset, Request, TransactionalCommit, WantedOffset,
 };
 use crate::coordinator::group::{GroupError, GroupSettings};
-use crate::units::{ProducerEpoch, ProducerId, TopicId};
+use crate::coordinator::{Coordinator, Record};
+use crate::format::batch::Codec;
+use crate::format::record::{BatchBuilder, NewRecord};
+use crate::units::{ProducerEpoch, ProducerId, Timestamp, TopicId, byte_count};
 
 const PRODUCER: ProducerId = ProducerId(7);
 
@@ -91,12 +94,44 @@ fn metadata_and_commits_have_limits() {
     let more = vec![new_offset("flights", 2, 1), new_offset("flights", 3, 1)];
     let refused = Answer::Commit(Err(GroupError::InvalidCommitOffsetSize));
     assert_eq!(world.ask(commit(more)), refused);
-    let settings = GroupSettings { write_bytes_max: 200, ..GroupSettings::for_tests() };
-    let mut world = World::with(settings);
-    let many = (0..4).map(|partition| new_offset("flights", partition, 1)).collect();
-    let refused = Answer::Commit(Err(GroupError::UnknownServerError));
-    assert_eq!(world.ask(commit(many)), refused);
-    assert!(world.log.is_empty());
+}
+
+/// Kafka 4.3 writes a commit as one batch, and refuses it as a whole when the log would.
+#[test]
+fn a_commit_is_as_large_as_a_batch_may_be_and_no_larger() {
+    let offsets = (0..300).map(|partition| {
+        let offset = new_offset("flights", partition, 1);
+        NewOffset {
+            metadata: Some("m".repeat(usize::try_from(partition).expect("small"))),
+            ..offset
+        }
+    });
+    let commit = Request::Commit(Commit {
+        identity: identity("", -1),
+        knows_group_errors: true,
+        retention_ms: -1,
+        offsets: offsets.collect(),
+    });
+    let settings = GroupSettings { offsets_max: 1_000, ..GroupSettings::for_tests() };
+    let mut world = World::with(settings.clone());
+    world.ask(commit.clone());
+    let mut batch = BatchBuilder::new(Codec::None);
+    for logged in &world.log {
+        let Logged::Record(Record { key, value }, _) = logged else { panic!("{logged:?}") };
+        let (key, value, timestamp) = (Some(key.as_slice()), value.as_deref(), Timestamp(5));
+        batch.push(&NewRecord { timestamp, key, value, headers: &[] });
+    }
+    assert_eq!(batch.count(), 300);
+    let outcome = |bytes_max: usize| {
+        let mut world = World::with(settings.clone());
+        world.machine.limit_batches(byte_count(bytes_max));
+        let Answer::Commit(outcomes) = world.ask(commit.clone()) else { panic!("no commit") };
+        assert_eq!(world.log.is_empty(), outcomes.is_err());
+        assert_eq!(world.fetch(false), Ok(outcomes.is_ok().then_some(1)));
+        outcomes.map(|it| it.len())
+    };
+    assert_eq!(outcome(batch.size()), Ok(300));
+    assert_eq!(outcome(batch.size() - 1), Err(GroupError::UnknownServerError));
 }
 
 #[test]

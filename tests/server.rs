@@ -3,6 +3,8 @@
 
 #[path = "server/admin.rs"]
 mod admin;
+#[path = "server/amplified.rs"]
+mod amplified;
 #[path = "server/batches.rs"]
 mod batches;
 #[path = "server/commits.rs"]

@@ -168,7 +168,8 @@ async fn answer(
             control::encode(&header, api::delete_topics::answer(node, request, version).await)
         }
         Request::DescribeConfigs(request) => {
-            control::encode(&header, api::describe_configs::answer(node, request).await)
+            let answer = api::describe_configs::answer(node, request).await;
+            answer.and_then(|answer| control::encode(&header, answer))
         }
         Request::DescribeCluster(request) => {
             control::encode(&header, api::describe_cluster::answer(&node.shared, &request))

@@ -22,8 +22,8 @@ use crate::units::u64_of;
 /// bytes, so that a request costs at most 13 MB for as long as it is served.
 pub const REQUEST_ELEMENTS_MAX: u64 = 100_000;
 
-/// The same for requests whose elements are partitions, or topics to be made, and are answered in a
-/// few bytes each. A shard serves one at a time of those that have more than
+/// The same for requests whose elements are partitions, or topics to be deleted, and are answered
+/// in a few bytes each. A shard serves one at a time of those that have more than
 /// [`REQUEST_ELEMENTS_MAX`], which costs 130 MB at most.
 pub const LIST_ELEMENTS_MAX: u64 = 1_000_000;
 
@@ -97,7 +97,6 @@ fn elements_max(api_key: i16) -> u64 {
         | api::TXN_OFFSET_COMMIT
         | api::LIST_OFFSETS
         | api::OFFSET_FOR_LEADER_EPOCH
-        | api::CREATE_TOPICS
         | api::DELETE_TOPICS => LIST_ELEMENTS_MAX,
         _ => REQUEST_ELEMENTS_MAX,
     }

@@ -177,11 +177,19 @@ fn a_leader_assigns_a_thousand_members_in_more_than_1_mib() {
     }
 }
 
+/// As in Kafka, what a member says is taken, and the record that it doesn't fit is refused; what
+/// four batches can't hold isn't taken either.
 #[test]
 fn metadata_of_a_member_that_fits_no_batch_is_refused() {
     let (_broker, mut client) = started(&Launch::new("uring"));
-    let refused = client.call(&join("", 2 * MIB), 3);
-    assert_eq!(refused.error_code, UNKNOWN_SERVER_ERROR);
+    assert_eq!(client.call(&join("", 5 * MIB), 3).error_code, UNKNOWN_SERVER_ERROR);
+    let joined = client.call(&join("", 2 * MIB), 3);
+    assert_eq!((joined.error_code, joined.members[0].metadata.len()), (0, 2 * MIB));
+    let sync = SyncGroupRequest::default()
+        .with_group_id(group_id("many"))
+        .with_generation_id(joined.generation_id)
+        .with_member_id(joined.member_id);
+    assert_eq!(client.call(&sync, 3).error_code, UNKNOWN_SERVER_ERROR);
     assert_eq!(client.call(&join("", 10), 5).error_code, MEMBER_ID_REQUIRED);
 }
 

@@ -9,7 +9,7 @@ use kafka_protocol::messages::alter_partition_reassignments_response::{
     AlterPartitionReassignmentsResponse, ReassignablePartitionResponse, ReassignableTopicResponse,
 };
 
-use crate::broker::api::text;
+use crate::broker::api::{shown, text};
 use crate::broker::errors::Refusal;
 use crate::broker::image::Topic;
 use crate::broker::node::Node;
@@ -32,7 +32,7 @@ pub async fn answer(
             let outcome = match topic {
                 Some(topic) => check(node, topic, partition),
                 None => {
-                    let name = wanted.name.as_str();
+                    let name = shown(wanted.name.as_str());
                     Err(unknown(format!("Unable to find a topic named {name}.")))
                 }
             };

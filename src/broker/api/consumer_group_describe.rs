@@ -2,6 +2,7 @@
 //! what those have and what they are to have.
 //!
 //! - Version 1 says which members speak the classic protocol.
+//! - A group that is named again is described once. Kafka: as often as it is named.
 
 use kafka_protocol::messages::TopicName;
 use kafka_protocol::messages::consumer_group_describe_request::ConsumerGroupDescribeRequest;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 
 use crate::broker::api::groups::ask_named;
 use crate::broker::api::{
-    AUTHORIZED_OPERATIONS_NONE, GROUP_OPERATIONS, operations, text, topic_name,
+    AUTHORIZED_OPERATIONS_NONE, GROUP_OPERATIONS, once, operations, text, topic_name,
 };
 use crate::broker::image::Image;
 use crate::broker::node::Node;
@@ -30,8 +31,8 @@ pub async fn answer(
     node: &Node,
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse {
-    let mut groups = Vec::with_capacity(request.group_ids.len());
-    for group in request.group_ids {
+    let mut groups = Vec::new();
+    for group in once(request.group_ids) {
         let name = group.0.to_string();
         let described = DescribedGroup::default()
             .with_group_id(group)

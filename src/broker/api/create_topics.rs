@@ -27,6 +27,7 @@ const REPLICATION_FACTOR: i16 = 1;
 pub async fn answer(node: &Node, request: CreateTopicsRequest) -> CreateTopicsResponse {
     node.served().await;
     let twice = topics::duplicates(&request.topics);
+    let mut more = 0;
     let check = |topic: &CreatableTopic| {
         if twice.contains(topic.name.as_str()) {
             let message = "the request names this topic more than once";
@@ -34,6 +35,10 @@ pub async fn answer(node: &Node, request: CreateTopicsRequest) -> CreateTopicsRe
         }
         let new = topics::check(topic, &node.config(), &node.shared.brokers)?;
         topics::admit(&new, &node.image(), &node.shared.config)?;
+        // Those before it in the request count, whether they are made or only looked at.
+        let total = more + u64::from(new.partitions);
+        topics::check_total(&node.image(), total, &node.shared.config)?;
+        more = total;
         Ok(new)
     };
     let checked: Vec<Result<NewTopic, Refusal>> = request.topics.iter().map(check).collect();

@@ -5,6 +5,9 @@
 //!   name asks for what was set for all brokers.
 //! - Synonyms (where a value comes from, in the order of precedence) and documentation on demand.
 //! - No setting is secret.
+//! - A resource that is named again is described once. Kafka: as often as it is named.
+
+use std::collections::HashSet;
 
 use kafka_protocol::messages::describe_configs_request::{
     DescribeConfigsRequest, DescribeConfigsResource,
@@ -22,27 +25,53 @@ use crate::broker::log_levels::LogLevels;
 use crate::broker::node::Node;
 use crate::format::kraft::ConfigResource;
 use crate::format::names::TopicName;
-use crate::wire::error::ErrorCode;
+use crate::units::u64_of;
+use crate::wire::StrBytes;
+use crate::wire::error::{ErrorCode, WireError};
+
+/// Configs that one answer may have in all: those of all topics that there may be. They take up to
+/// 400 bytes each, until they are encoded. A request may name more resources than there are, since
+/// groups that nobody knows have configs, too.
+pub const DESCRIBED_CONFIGS_MAX: usize = 1_000_000;
 
 /// Answers a request.
-pub async fn answer(node: &Node, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
+///
+/// # Errors
+/// [`WireError::TooMany`] beyond [`DESCRIBED_CONFIGS_MAX`].
+pub async fn answer(
+    node: &Node,
+    request: DescribeConfigsRequest,
+) -> Result<DescribeConfigsResponse, WireError> {
     node.served().await;
-    let results = request.resources.iter().map(|resource| {
+    let mut seen = HashSet::with_capacity(request.resources.len());
+    let mut left = DESCRIBED_CONFIGS_MAX;
+    let mut results = Vec::new();
+    for resource in &request.resources {
+        if !seen.insert((resource.resource_type, &resource.resource_name)) {
+            continue;
+        }
         let result = DescribeConfigsResult::default()
             .with_error_message(Some(text("")))
             .with_resource_type(resource.resource_type)
             .with_resource_name(resource.resource_name.clone());
-        match entries(node, resource) {
+        results.push(match entries(node, resource) {
             Ok(entries) => {
                 let wanted = entries.iter().filter(|entry| is_wanted(resource, entry.name));
-                result.with_configs(wanted.map(|entry| describe(entry, &request)).collect())
+                let configs: Vec<_> = wanted.map(|entry| describe(entry, &request)).collect();
+                left = left.checked_sub(configs.len()).ok_or_else(too_many)?;
+                result.with_configs(configs)
             }
             Err(refusal) => result
                 .with_error_code(refusal.code.to_wire())
                 .with_error_message(Some(text(&refusal.message))),
-        }
-    });
-    DescribeConfigsResponse::default().with_results(results.collect())
+        });
+    }
+    Ok(DescribeConfigsResponse::default().with_results(results))
+}
+
+fn too_many() -> WireError {
+    let limit = u64_of(DESCRIBED_CONFIGS_MAX);
+    WireError::TooMany { what: "the answer's configs", count: limit + 1, limit }
 }
 
 /// Null asks for all, and so does an empty list (as old clients send it).
@@ -137,13 +166,14 @@ fn describe(entry: &Described, request: &DescribeConfigsRequest) -> DescribeConf
     let synonyms = if request.include_synonyms { entry.synonyms.as_slice() } else { &[] };
     let synonyms = synonyms.iter().map(|synonym| {
         DescribeConfigsSynonym::default()
-            .with_name(text(synonym.name))
+            .with_name(StrBytes::from_static_str(synonym.name))
             .with_value(synonym.value.as_deref().map(text))
             .with_source(synonym.source.code())
     });
-    let documentation = request.include_documentation.then(|| text(entry.documentation));
+    let documentation =
+        request.include_documentation.then(|| StrBytes::from_static_str(entry.documentation));
     DescribeConfigsResourceResult::default()
-        .with_name(text(entry.name))
+        .with_name(StrBytes::from_static_str(entry.name))
         .with_value(entry.value.as_deref().map(text))
         .with_read_only(entry.is_read_only)
         .with_config_source(entry.source.code())

@@ -3,6 +3,7 @@
 //! - A group that isn't there is "Dead" without an error up to version 5, and GROUP_ID_NOT_FOUND
 //!   from 6 on.
 //! - What members have is shown of stable groups only.
+//! - A group that is named again is described once. Kafka: as often as it is named.
 
 use kafka_protocol::messages::describe_groups_request::DescribeGroupsRequest;
 use kafka_protocol::messages::describe_groups_response::{
@@ -10,7 +11,7 @@ use kafka_protocol::messages::describe_groups_response::{
 };
 
 use crate::broker::api::groups::ask_named;
-use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, GROUP_OPERATIONS, operations, text};
+use crate::broker::api::{AUTHORIZED_OPERATIONS_NONE, GROUP_OPERATIONS, once, operations, text};
 use crate::broker::node::Node;
 use crate::coordinator::group::answer;
 use crate::coordinator::group::{Answer, Request};
@@ -28,8 +29,8 @@ pub async fn answer(
     request: DescribeGroupsRequest,
     version: i16,
 ) -> DescribeGroupsResponse {
-    let mut groups = Vec::with_capacity(request.groups.len());
-    for group in request.groups {
+    let mut groups = Vec::new();
+    for group in once(request.groups) {
         let name = group.0.to_string();
         let described = DescribedGroup::default()
             .with_group_id(group)

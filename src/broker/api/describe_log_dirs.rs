@@ -14,21 +14,22 @@ use kafka_protocol::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
 
-use crate::broker::api::{text, topic_name};
+use crate::broker::api::text;
 use crate::broker::image::Topic;
 use crate::broker::node::Node;
+use crate::wire::StrBytes;
 use crate::wire::error::ErrorCode;
 
 /// Which partitions are asked for; `None` for all.
-type Wanted = Option<HashSet<(String, i32)>>;
+type Wanted = Option<HashSet<(StrBytes, i32)>>;
 
 /// Answers a request.
 pub async fn answer(node: &Node, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     node.served().await;
     let wanted: Wanted = request.topics.map(|topics| {
-        let pairs = topics.iter().flat_map(|topic| {
-            topic.partitions.iter().map(|index| (topic.topic.to_string(), *index))
-        });
+        let pairs = topics
+            .iter()
+            .flat_map(|topic| topic.partitions.iter().map(|index| (topic.topic.0.clone(), *index)));
         pairs.collect()
     });
     let image = node.image();
@@ -50,10 +51,11 @@ pub async fn answer(node: &Node, request: DescribeLogDirsRequest) -> DescribeLog
 
 fn describe(node: &Node, topic: &Topic, wanted: &Wanted) -> Option<DescribeLogDirsTopic> {
     let mut partitions = Vec::new();
+    let name = text(topic.name.as_str());
     for number in topic.partitions() {
         let index = i32::try_from(number.0).expect("31 bits");
         let is_wanted =
-            wanted.as_ref().is_none_or(|wanted| wanted.contains(&(topic.name.to_string(), index)));
+            wanted.as_ref().is_none_or(|wanted| wanted.contains(&(name.clone(), index)));
         let Some(partition) = node.open_partition(topic.id, number).filter(|_| is_wanted) else {
             continue;
         };
@@ -64,7 +66,7 @@ fn describe(node: &Node, topic: &Topic, wanted: &Wanted) -> Option<DescribeLogDi
                 .with_partition_size(size),
         );
     }
-    let name = topic_name(&topic.name);
+    let name = kafka_protocol::messages::TopicName(name);
     let topic = DescribeLogDirsTopic::default().with_name(name).with_partitions(partitions);
     (!topic.partitions.is_empty()).then_some(topic)
 }

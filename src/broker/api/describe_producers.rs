@@ -1,4 +1,7 @@
-//! DescribeProducers (61), version 0: what partitions of this shard know of producers.
+//! DescribeProducers (61), version 0: what partitions of this shard know of producers, each
+//! once however often it is named.
+
+use std::collections::HashSet;
 
 use kafka_protocol::messages::describe_producers_request::DescribeProducersRequest;
 use kafka_protocol::messages::describe_producers_response::{
@@ -15,6 +18,7 @@ use crate::wire::topics::TopicKey;
 /// Answers a request.
 pub async fn answer(node: &Node, request: &DescribeProducersRequest) -> DescribeProducersResponse {
     node.served().await;
+    let mut seen = HashSet::new();
     let of_topic = |wanted: &kafka_protocol::messages::describe_producers_request::TopicRequest| {
         let of_partition = |number: &i32| {
             let name = wanted.name.0.as_str();
@@ -26,9 +30,12 @@ pub async fn answer(node: &Node, request: &DescribeProducersRequest) -> Describe
                     .with_error_message(message.map(|it| text(&it))),
             }
         };
+        let name = &wanted.name;
+        let numbers = wanted.partition_indexes.iter();
+        let numbers = numbers.filter(|number| seen.insert((name.clone(), **number)));
         TopicResponse::default()
-            .with_name(wanted.name.clone())
-            .with_partitions(wanted.partition_indexes.iter().map(of_partition).collect())
+            .with_name(name.clone())
+            .with_partitions(numbers.map(of_partition).collect())
     };
     DescribeProducersResponse::default().with_topics(request.topics.iter().map(of_topic).collect())
 }

@@ -1,4 +1,5 @@
-//! DescribeTransactions (65), version 0: transactional ids that this shard coordinates.
+//! DescribeTransactions (65), version 0: transactional ids that this shard coordinates, each
+//! once however often it is named.
 
 use kafka_protocol::messages::TransactionalId;
 use kafka_protocol::messages::describe_transactions_request::DescribeTransactionsRequest;
@@ -6,7 +7,7 @@ use kafka_protocol::messages::describe_transactions_response::{
     DescribeTransactionsResponse, TopicData, TransactionState,
 };
 
-use crate::broker::api::{text, topic_name};
+use crate::broker::api::{once, text, topic_name};
 use crate::broker::errors::of_transaction;
 use crate::broker::node::Node;
 use crate::coordinator::transactions::{Answer, Request, Transaction};
@@ -18,8 +19,8 @@ pub async fn answer(
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
     node.served().await;
-    let mut states = Vec::with_capacity(request.transactional_ids.len());
-    for id in request.transactional_ids {
+    let mut states = Vec::new();
+    for id in once(request.transactional_ids) {
         let state = match describe(node, &id).await {
             Ok(transaction) => state(&transaction),
             Err(code) => TransactionState::default().with_error_code(code.to_wire()),

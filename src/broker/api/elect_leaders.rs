@@ -6,7 +6,7 @@ use kafka_protocol::messages::elect_leaders_response::{
     ElectLeadersResponse, PartitionResult, ReplicaElectionResult,
 };
 
-use crate::broker::api::text;
+use crate::broker::api::{shown, text};
 use crate::broker::errors::Refusal;
 use crate::broker::image::Image;
 use crate::broker::node::Node;
@@ -47,7 +47,7 @@ pub async fn answer(node: &Node, request: ElectLeadersRequest) -> ElectLeadersRe
 fn refusal(image: &Image, topic: &str, index: i32) -> Refusal {
     let unknown = |message| Refusal::new(ErrorCode::UnknownTopicOrPartition, message);
     match image.topic(topic) {
-        None => unknown(format!("No such topic as {topic}")),
+        None => unknown(format!("No such topic as {}", shown(topic))),
         Some(found) if !found.has(index) => {
             unknown(format!("No such partition as {topic}-{index}"))
         }

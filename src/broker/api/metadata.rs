@@ -8,6 +8,7 @@
 //!   doesn't forbid it (version 4 on). Unlike Kafka's, the answer already shows it.
 //! - The controller is the first shard: without one admin clients wait until they time out.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kafka_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
@@ -66,8 +67,15 @@ fn wanted(topics: Option<Vec<MetadataRequestTopic>>, version: i16) -> Wanted {
     match topics {
         None => Wanted::All,
         Some(listed) if listed.is_empty() && version == 0 => Wanted::All,
-        Some(listed) => Wanted::Listed(listed),
+        Some(listed) => Wanted::Listed(once_each(listed)),
     }
+}
+
+/// As Kafka, which makes a set of them: a topic may have many partitions, and its name is short.
+fn once_each(mut listed: Vec<MetadataRequestTopic>) -> Vec<MetadataRequestTopic> {
+    let mut seen = HashSet::with_capacity(listed.len());
+    listed.retain(|topic| seen.insert((topic.name.clone(), topic.topic_id)));
+    listed
 }
 
 /// Makes the topics that were asked for by name and aren't there. Whatever fails is told by the

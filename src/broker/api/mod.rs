@@ -120,10 +120,13 @@ pub mod offset_delete;
 
 pub(super) use groups::client;
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use kafka_protocol::messages;
 
 use crate::broker::node::Node;
-use crate::format::names::TopicName;
+use crate::format::names::{TOPIC_NAME_BYTES_MAX, TopicName};
 use crate::units::BrokerId;
 use crate::wire::StrBytes;
 use crate::wire::topics::{CurrentLeader, NodeEndpoint};
@@ -146,6 +149,18 @@ fn operations(is_asked: bool, all: i32) -> i32 {
 
 fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
+}
+
+/// A list without what stands in it again. What asks for a description takes a few bytes, and the
+/// description as many as there are to tell: no request may multiply them.
+fn once<T: Clone + Eq + Hash>(listed: Vec<T>) -> Vec<T> {
+    let mut seen = HashSet::with_capacity(listed.len());
+    listed.into_iter().filter(|it| seen.insert(it.clone())).collect()
+}
+
+/// A name as messages show it that stand at each of its partitions: what is longer is no topic's.
+fn shown(name: &str) -> &str {
+    &name[..name.floor_char_boundary(TOPIC_NAME_BYTES_MAX)]
 }
 
 fn topic_name(name: &TopicName) -> messages::TopicName {

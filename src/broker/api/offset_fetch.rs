@@ -7,6 +7,10 @@
 //!   UNSTABLE_OFFSET_COMMIT.
 //! - Errors of a group stand at its partitions in version 1, and once from version 2 on.
 //! - Topics are named by id from version 10 on.
+//! - All offsets of a group are told once, however often a request asks for them.
+
+use std::collections::HashSet;
+use std::rc::Rc;
 
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
@@ -40,8 +44,12 @@ pub async fn answer(node: &Node, request: OffsetFetchRequest, version: i16) -> O
     node.served().await;
     let stable = request.require_stable;
     if version >= GROUPS_FROM {
-        let mut groups = Vec::with_capacity(request.groups.len());
+        let mut groups = Vec::new();
+        let mut seen = HashSet::new();
         for group in request.groups {
+            if group.topics.is_none() && !seen.insert(group.group_id.clone()) {
+                continue;
+            }
             groups.push(fetch(node, group, (version, stable)).await);
         }
         return OffsetFetchResponse::default().with_groups(groups);
@@ -130,8 +138,9 @@ impl Wanted {
     fn offsets(&self) -> Vec<WantedOffset> {
         let known = self.0.iter().filter(|(_, is_known)| *is_known);
         let offsets = known.flat_map(|(topic, _)| {
-            topic.partition_indexes.iter().map(|partition| WantedOffset {
-                topic: topic.name.to_string(),
+            let name: Rc<str> = topic.name.as_str().into();
+            topic.partition_indexes.iter().map(move |partition| WantedOffset {
+                topic: name.clone(),
                 topic_id: TopicId(topic.topic_id.into_bytes()),
                 partition: *partition,
             })
@@ -174,7 +183,7 @@ fn all(image: &Image, fetched: Vec<FetchedOffset>, version: i16) -> Vec<OffsetFe
         if version >= IDS_FROM && id.is_none() {
             continue;
         }
-        if topics.last().is_none_or(|last| last.name.as_str() != offset.topic) {
+        if topics.last().is_none_or(|last| last.name.as_str() != &*offset.topic) {
             let name = kafka_protocol::messages::TopicName(text(&offset.topic));
             let topic = OffsetFetchResponseTopics::default().with_name(name);
             topics.push(topic.with_topic_id(id.unwrap_or_default()));

@@ -1,5 +1,7 @@
 //! What a group coordinator answers.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 
 use crate::coordinator::group::consumer::Partitions;
@@ -100,8 +102,8 @@ pub struct Synced {
 /// A committed offset; `None` when there is none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FetchedOffset {
-    /// The topic.
-    pub topic: String,
+    /// The topic; one text for all its partitions.
+    pub topic: Rc<str>,
     /// The partition.
     pub partition: i32,
     /// The offset.

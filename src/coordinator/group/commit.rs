@@ -220,7 +220,7 @@ impl GroupCoordinator {
             }
             let all = self.offsets.of_group(&fetch.group);
             let fetched = all.map(|(partition, committed)| FetchedOffset {
-                topic: partition.0.to_string(),
+                topic: partition.0.clone(),
                 partition: partition.1,
                 committed: match is_open(partition) {
                     true => Err(GroupError::UnstableOffsetCommit),
@@ -230,7 +230,7 @@ impl GroupCoordinator {
             return fetched.collect();
         };
         let fetched = wanted.iter().map(|WantedOffset { topic, topic_id, partition }| {
-            let key: Partition = (topic.as_str().into(), *partition);
+            let key: Partition = (topic.clone(), *partition);
             let is_same_topic = |committed: &&CommittedOffset| {
                 let its_id = committed.topic_id;
                 its_id == TopicId::ZERO || *topic_id == TopicId::ZERO || its_id == *topic_id

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::coordinator::group::classic::{self, ClassicGroup};
-use crate::coordinator::group::consumer::{ConsumerGroup, Member, Standing};
+use crate::coordinator::group::consumer::{Change, ConsumerGroup, Member, Standing};
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::machine::{GroupCoordinator, GroupOutput};
 use crate::coordinator::group::topics::Topics;
@@ -21,7 +21,8 @@ impl GroupCoordinator {
     /// waits is to join again (`convertToConsumerGroup`).
     ///
     /// # Errors
-    /// GROUP_ID_NOT_FOUND when it can't be; nothing has changed then.
+    /// GROUP_ID_NOT_FOUND when it can't be, UNKNOWN_SERVER_ERROR when what a member says doesn't
+    /// fit a record; nothing has changed then.
     pub(super) fn upgrade(
         &mut self,
         id: &Rc<str>,
@@ -38,6 +39,10 @@ impl GroupCoordinator {
         let members: Option<Vec<Member>> =
             classic.members().map(|it| modern(it, classic, &*self.topics)).collect();
         let mut members = members.ok_or(GroupError::GroupIdNotFound)?;
+        let record = |it: &Member| Change::Member(it.id.clone(), Some(it.said.clone())).record(id);
+        if !members.iter().all(|member| self.settings.fits(&record(member))) {
+            return Err(GroupError::UnknownServerError);
+        }
         keep_one_owner(&mut members);
         self.turn(id, now, out, |turn| turn.send_away());
         let tombstone = self.remove_group(id);
@@ -57,6 +62,19 @@ impl GroupCoordinator {
             && is_somebody
             && count <= self.settings.members_max
             && rest.all(Member::is_classic)
+            && self.settings.fits(&self.as_classic(group, leaving, Timestamp::NONE).as_record())
+    }
+
+    /// The group without the members that leave.
+    fn as_classic(
+        &self,
+        group: &ConsumerGroup,
+        leaving: &[Rc<str>],
+        now: Timestamp,
+    ) -> ClassicGroup {
+        let stays = group.members().filter(|it| !leaving.contains(&it.id));
+        let members = stays.map(|member| classic_member(member, group, &*self.topics)).collect();
+        ClassicGroup::converted(group.id.clone(), group.epoch(), members, now)
     }
 
     /// Makes a group a classic one without the members that leave. The others keep their targets;
@@ -71,11 +89,9 @@ impl GroupCoordinator {
         self.consumer_turn(name, now, out, |turn| turn.stop_timers());
         let group = self.consumers.remove(name).expect("it was looked up");
         self.write_all(out, group.tombstones());
-        let stays = group.members().filter(|it| !leaving.contains(&it.id));
-        let members = stays.map(|member| classic_member(member, &group, &*self.topics)).collect();
         let joins_again = !leaving.is_empty() || group.state() != "Stable";
         let id = group.id.clone();
-        let classic = ClassicGroup::converted(id.clone(), group.epoch(), members, now);
+        let classic = self.as_classic(&group, leaving, now);
         self.groups.insert(id.clone(), classic);
         self.turn(&id, now, out, |turn| turn.converted(joins_again));
     }

@@ -191,8 +191,8 @@ pub struct TransactionalCommit {
 /// A partition whose offset is asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WantedOffset {
-    /// The topic.
-    pub topic: String,
+    /// The topic; one text for all its partitions.
+    pub topic: Rc<str>,
     /// Its id; zero when it isn't known.
     pub topic_id: TopicId,
     /// The partition.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 pub use crate::coordinator::group::assignor::Assignor;
 use crate::coordinator::group::topics::Topics;
+use crate::coordinator::{BatchSize, Record};
 
 /// The settings of one group coordinator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +33,13 @@ pub struct GroupSettings {
     /// Largest batch that one event may write: `max.message.bytes` of the topic, which beats this
     /// as soon as the partition is there.
     pub write_bytes_max: usize,
+}
+
+impl GroupSettings {
+    /// Whether a batch may have this record.
+    pub fn fits(&self, record: &Record) -> bool {
+        BatchSize::default().with(record) <= self.write_bytes_max
+    }
 }
 
 /// The least and the most that a number may be; the least is not above.

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::coordinator::Ticket;
 use crate::coordinator::group::answer::{DescribedGroup, DescribedMember, JoinedMember};
+use crate::coordinator::group::classic::turn::group_record;
 use crate::coordinator::group::error::GroupError;
+use crate::coordinator::{Record, Ticket};
 use crate::format::consumer_protocol;
 use crate::format::group_records::{GroupMetadata, MemberMetadata};
 use crate::units::Timestamp;
@@ -98,6 +99,11 @@ impl Member {
     }
 }
 
+/// Bytes of what a member says of itself, for all its protocols.
+pub fn said_bytes(protocols: &[(String, Bytes)]) -> usize {
+    protocols.iter().map(|(name, said)| name.len() + said.len()).sum()
+}
+
 /// A classic group.
 #[derive(Clone, Debug)]
 pub struct ClassicGroup {
@@ -118,6 +124,8 @@ pub struct ClassicGroup {
     pub unsynced: BTreeSet<Rc<str>>,
     /// For how many members each protocol is right; none is listed for nobody.
     supported: BTreeMap<String, usize>,
+    /// Bytes of what the members say of themselves.
+    said_bytes: usize,
     /// How many members' joins wait.
     joining: usize,
     /// Topics that the members subscribe to, when that is known.
@@ -144,6 +152,7 @@ impl ClassicGroup {
             pending: BTreeSet::new(),
             unsynced: BTreeSet::new(),
             supported: BTreeMap::new(),
+            said_bytes: 0,
             joining: 0,
             topics: None,
             has_newcomer: false,
@@ -213,6 +222,11 @@ impl ClassicGroup {
             state_timestamp: self.state_timestamp,
             members: self.members.values().map(member).collect(),
         }
+    }
+
+    /// The same for the log.
+    pub fn as_record(&self) -> Record {
+        group_record(&self.id, &self.record())
     }
 
     pub fn state(&self) -> State {
@@ -347,7 +361,14 @@ impl ClassicGroup {
         ticket
     }
 
+    /// Bytes of what the members say of themselves, for all their protocols.
+    pub fn said_bytes(&self) -> usize {
+        self.said_bytes
+    }
+
     fn count_protocols(&mut self, protocols: &[(String, Bytes)], more: bool) {
+        let bytes = said_bytes(protocols);
+        self.said_bytes = if more { self.said_bytes + bytes } else { self.said_bytes - bytes };
         // A name that a member repeats counts once.
         let names: BTreeSet<&String> = protocols.iter().map(|(name, _)| name).collect();
         for name in names {
@@ -511,6 +532,8 @@ impl ClassicGroup {
             names.into_iter().for_each(|it| *supported.entry(it.clone()).or_default() += 1);
         }
         assert_eq!(self.supported, supported);
+        let said = self.members.values().map(|it| said_bytes(&it.protocols));
+        assert_eq!(self.said_bytes, said.sum::<usize>());
         let instances: BTreeMap<_, _> = self
             .members
             .values()

@@ -6,12 +6,16 @@ use bytes::Bytes;
 
 use crate::coordinator::Ticket;
 use crate::coordinator::group::answer::{Answer, Joined};
-use crate::coordinator::group::classic::group::{Member, State};
+use crate::coordinator::group::classic::group::{Member, State, said_bytes};
 use crate::coordinator::group::classic::turn::Turn;
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::request::Join;
 use crate::coordinator::group::settings::NEW_MEMBER_TIMEOUT_MS;
 use crate::format::group_records::MemberMetadata;
+
+/// How many protocols clients have at most; they have more than one while a group moves from one to
+/// another.
+const PROTOCOLS_OF_A_MEMBER: usize = 4;
 
 impl Turn<'_> {
     /// A member joins (`classicGroupJoinToClassicGroup`).
@@ -21,10 +25,8 @@ impl Turn<'_> {
             self.group.pending.remove(member);
             return self.refuse_join(ticket, "", GroupError::GroupMaxSizeReached);
         }
-        let bytes = join.protocols.iter().map(|(name, metadata)| name.len() + metadata.len());
-        if self.settings.write_bytes_max < bytes.sum() {
-            // The log would refuse the group's record, and Kafka the leader's SyncGroup then.
-            return self.refuse_join(ticket, &join.member, GroupError::UnknownServerError);
+        if let Err(error) = self.fits(&join) {
+            return self.refuse_join(ticket, &join.member, error);
         }
         if !self.group.supports(&join.protocol_type, &join.protocols) {
             let error = GroupError::InconsistentGroupProtocol;
@@ -51,6 +53,26 @@ impl Turn<'_> {
                 known.is_some_and(Member::is_joining) || self.group.joining() < limit
             }
             State::Completing | State::Stable => known.is_some() || self.group.len() < limit,
+        }
+    }
+
+    /// Whether the group may keep what the member says of itself. In Kafka nothing bounds it but
+    /// the record of a generation, which has it for one protocol of each member: the SyncGroup that
+    /// would write a larger one is refused. A group whose record fits a batch fits here, too, with
+    /// as many protocols as clients have.
+    fn fits(&self, join: &Join) -> Result<(), GroupError> {
+        let limit = PROTOCOLS_OF_A_MEMBER * self.settings.write_bytes_max;
+        let own = said_bytes(&join.protocols);
+        let instance = join.instance.as_deref().filter(|_| join.member.is_empty());
+        let former = instance.and_then(|it| self.group.instance(it));
+        let former = self.group.member(former.as_deref().unwrap_or(&join.member));
+        let before = former.map_or(0, |it| said_bytes(&it.protocols));
+        if limit < own {
+            return Err(GroupError::UnknownServerError);
+        }
+        match self.group.said_bytes() - before + own <= limit {
+            true => Ok(()),
+            false => Err(GroupError::GroupMaxSizeReached),
         }
     }
 

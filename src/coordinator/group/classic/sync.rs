@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use crate::coordinator::Ticket;
 use crate::coordinator::group::answer::{Answer, Synced};
 use crate::coordinator::group::classic::group::State;
-use crate::coordinator::group::classic::turn::{Timer, Turn, group_record};
+use crate::coordinator::group::classic::turn::{Timer, Turn};
 use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::request::{Identity, Sync};
-use crate::coordinator::{BatchSize, Ticket};
 
 impl Turn<'_> {
     /// A member wants its assignment (`classicGroupSyncToClassicGroup`).
@@ -73,8 +73,8 @@ impl Turn<'_> {
             let assignment = assignments.remove(&**id).unwrap_or_default();
             self.group.member_mut(id).expect("one of its members").assignment = assignment;
         }
-        let record = group_record(&self.group.id, &self.group.record());
-        if self.settings.write_bytes_max < BatchSize::default().with(&record) {
+        let record = self.group.as_record();
+        if !self.settings.fits(&record) {
             // As in Kafka, which finds it out when it writes the record.
             self.give_up_assigning(GroupError::UnknownServerError);
             return self.prepare_rebalance();

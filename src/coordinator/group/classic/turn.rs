@@ -50,8 +50,7 @@ impl Turn<'_> {
 
     /// Writes the group as it is.
     pub(super) fn write_group(&mut self) {
-        let record = group_record(&self.group.id, &self.group.record());
-        self.out.write(vec![record]);
+        self.out.write(vec![self.group.as_record()]);
     }
 
     /// The member was heard of: its session begins anew.

@@ -29,8 +29,9 @@ impl Turn<'_> {
         }
         let id: Rc<str> =
             if is_unknown { join.fresh_id.as_str().into() } else { join.member.as_str().into() };
-        let is_new = self.take_place(&id, join)?;
         let said = said(join, &subscription);
+        self.check_fits(&id, &said)?;
+        let is_new = self.take_place(&id, join)?;
         let has_subscribed = self.subscribe(&id, said, is_new);
         self.retarget();
         let owned = self.with_ids(&subscription);

@@ -5,12 +5,13 @@ use std::rc::Rc;
 use crate::coordinator::group::classic::Timer;
 use crate::coordinator::group::consumer::member::without_epochs;
 use crate::coordinator::group::consumer::{Change, ConsumerGroup, Member};
+use crate::coordinator::group::error::GroupError;
 use crate::coordinator::group::settings::{
     Bounds, ConsumerSettings, GroupSettings, OWN_SESSION_TIMEOUT,
 };
 use crate::coordinator::group::topics::Topics;
 use crate::coordinator::{Record, Timers};
-use crate::format::group_records::TargetEpoch;
+use crate::format::group_records::{ModernMember, TargetEpoch};
 use crate::units::Timestamp;
 
 /// One event for one group.
@@ -29,6 +30,15 @@ impl Turn<'_> {
     pub(super) fn write(&mut self, change: Change) {
         self.records.push(change.record(&self.group.id));
         self.group.apply(change);
+    }
+
+    /// Whether what a member says of itself fits a record.
+    ///
+    /// # Errors
+    /// UNKNOWN_SERVER_ERROR, as in Kafka, which finds it out when it writes the record.
+    pub(super) fn check_fits(&self, id: &Rc<str>, said: &ModernMember) -> Result<(), GroupError> {
+        let record = Change::Member(id.clone(), Some(said.clone())).record(&self.group.id);
+        if self.settings.fits(&record) { Ok(()) } else { Err(GroupError::UnknownServerError) }
     }
 
     /// The member was heard of: its session begins anew.

@@ -330,3 +330,40 @@ fn assignments_that_fit_no_batch_are_refused_and_the_members_join_again() {
     assert_eq!(world.synced(sync), Err(GroupError::UnknownServerError));
     assert_eq!(state(&mut world), "PreparingRebalance");
 }
+
+/// Kafka takes whatever members say; what it can't write is refused when the leader assigns.
+#[test]
+fn what_members_say_is_bounded_for_the_whole_group() {
+    const KIB: usize = 1 << 10;
+    let settings = GroupSettings { write_bytes_max: 100 * KIB, ..GroupSettings::for_tests() };
+    let mut world = World::with(settings);
+    let join = |world: &mut World, protocols: &[usize]| {
+        let said = |bytes: &usize| Bytes::from(vec![0; *bytes]);
+        let named = protocols.iter().zip(["a", "b", "c"]);
+        let join = Join {
+            protocols: named.map(|(bytes, name)| (name.to_owned(), said(bytes))).collect(),
+            needs_id: false,
+            ..world.join_request("")
+        };
+        world.send(Request::Join(join))
+    };
+    let error = |world: &mut World, ticket| world.joined(ticket).error;
+    let refused = join(&mut world, &[401 * KIB]);
+    assert_eq!(error(&mut world, refused), Some(GroupError::UnknownServerError));
+    // Each protocol alone would fit a batch.
+    let first = join(&mut world, &[80 * KIB, 80 * KIB, 80 * KIB]);
+    let refused = join(&mut world, &[80 * KIB, 80 * KIB, 1]);
+    assert_eq!(error(&mut world, refused), Some(GroupError::GroupMaxSizeReached));
+    let second = join(&mut world, &[80 * KIB, 10 * KIB, 10 * KIB]);
+    world.wait(6_000);
+    let joined = world.joined(first);
+    assert_eq!((joined.error, joined.protocol.as_deref()), (None, Some("a")));
+    assert_eq!(error(&mut world, second), None);
+    let sync = world.sync(&joined);
+    assert_eq!(world.synced(sync), Err(GroupError::UnknownServerError), "160 KiB in one record");
+    // Whoever leaves makes room.
+    assert_eq!(world.leave(&joined.member, None), Ok(()));
+    let third = join(&mut world, &[90 * KIB, 90 * KIB, 90 * KIB]);
+    assert!(!world.answers.contains_key(&third), "it waits for the others");
+    world.machine.group(GROUP).expect("it is there").check();
+}

@@ -2,10 +2,12 @@
 
 use super::members::{Consumer, assert_apart, settle};
 use super::world::{GROUP, World, identity, subscription};
+use crate::coordinator::Coordinator;
 use crate::coordinator::group::answer::{Answer, Joined};
 use crate::coordinator::group::request::{Join, Request, Sync};
 use crate::coordinator::group::{GroupError, GroupSettings};
 use crate::format::consumer_protocol::{Assignment, NamedPartitions, encode_assignment};
+use crate::units::ByteCount;
 
 /// A client with the classic protocol.
 struct Classic {
@@ -241,4 +243,43 @@ fn a_classic_member_leaves_and_a_static_one_is_taken_over_by_either_protocol() {
     assert_eq!(again.count(), 4);
     assert_eq!(world.leave("", Some("i")), Ok(()));
     assert_eq!(world.describe_consumers().map(|it| it.state), Some("Empty"));
+}
+
+/// What doesn't fit a record is refused before anything has changed: a log that refuses it would
+/// have the coordinator load its whole partition again.
+#[test]
+fn what_fits_no_record_is_refused_and_keeps_a_group_from_changing_over() {
+    const LIMIT: u64 = 2_000;
+    // Alone it fits a record, two of them don't.
+    let long = "t".repeat(900);
+    let join = |world: &mut World, id: &str, copies: usize| {
+        let said = vec![("range".to_owned(), subscription(&[&long])); copies];
+        let join = Join { protocols: said, needs_id: false, ..world.join_request(id) };
+        let ticket = world.send(Request::Join(join));
+        world.joined(ticket)
+    };
+    let mut world = world();
+    world.machine.limit_batches(ByteCount(LIMIT));
+    let mut new = Consumer::new("new", &["flights"]);
+    new.beat(&mut world).expect("a member");
+    let logged = world.log.len();
+    assert_eq!(join(&mut world, "", 3).error, Some(GroupError::UnknownServerError));
+    assert_eq!(world.log.len(), logged);
+    let ids = [(); 2].map(|()| {
+        let joined = join(&mut world, "", 1);
+        assert_eq!(joined.error, None);
+        joined.member
+    });
+    // The last member with the consumer protocol leaves; the others' record would be too large.
+    new.epoch = -1;
+    world.beat(new.request()).expect("it leaves");
+    assert!(!is_classic(&world));
+    assert_eq!(world.leave(&ids[0], None), Ok(()));
+    assert!(is_classic(&world), "one of them fits");
+    // A classic member may say more than one record holds, but not become one of the other kind.
+    let refused = join(&mut world, &ids[1], 3).error;
+    assert_eq!(refused, None);
+    let back = Consumer::new("back", &["flights"]);
+    assert_eq!(world.beat(back.request()), Err(GroupError::UnknownServerError));
+    assert!(is_classic(&world));
 }

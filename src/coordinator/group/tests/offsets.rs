@@ -146,7 +146,7 @@ fn an_offset_of_a_topic_with_another_id_is_none() {
         offsets: vec![offset],
     }));
     let mut fetch = |topic_id| {
-        let wanted = WantedOffset { topic: "flights".to_owned(), topic_id, partition: 0 };
+        let wanted = WantedOffset { topic: "flights".into(), topic_id, partition: 0 };
         let wanted = Some(vec![wanted]);
         let group = GROUP.to_owned();
         match world.ask(Request::Fetch(Fetch {

@@ -313,7 +313,7 @@ impl World {
 
     pub fn fetch(&mut self, require_stable: bool) -> Result<Option<i64>, GroupError> {
         let wanted =
-            WantedOffset { topic: "flights".to_owned(), topic_id: TopicId::ZERO, partition: 0 };
+            WantedOffset { topic: "flights".into(), topic_id: TopicId::ZERO, partition: 0 };
         let group = GROUP.to_owned();
         let wanted = Some(vec![wanted]);
         let fetch = Fetch { group, member: None, wanted, require_stable };

@@ -238,7 +238,8 @@ def wide_compaction(case, client, chance):
             "index_interval_bytes": chance.choice((0, 700, 4_096)),
             "segment_index_bytes": chance.choice((60, 600, 10 * MIB)),
         }
-        if number in (1, 2):
+        # Not where there are markers: these have the time of day.
+        if number in (1, 5):
             settings["min_compaction_lag_ms"] = HOUR_MS
         if number == 3:
             settings["max_message_bytes"] = 2 * MIB
@@ -247,23 +248,29 @@ def wide_compaction(case, client, chance):
         client.topic(topics[-1], **drawn(chance, **fixed))
         known[topics[-1]] = Numbered(chance)
 
+    def end(topic, pid):
+        epoch = known[topic].open.pop(pid) + 1
+        known[topic].raised(pid)
+        client.act("marker", topic, pid, epoch, 0, chance.choice(("commit", "abort")))
+
     def work(number):
         for topic in topics:
+            numbered = known[topic]
             for part in range(chance.randrange(9, 16)):
                 at = stamp + (number * 16 + part) * 61_000
                 of = {**shape(chance), "ts": at, "step": chance.choice((0, 1))}
                 of["key"] = f"k:{chance.randrange(40)}:{chance.choice((40, 300))}"
                 of["tomb"] = chance.choice((0, 0, 1, 2, 5))
-                numbered, pid = known[topic], chance.choice(IDS)
+                pid = chance.choice(IDS)
                 if topic in topics[::2] and pid not in numbered.open and chance.random() < 0.6:
                     is_transaction = pid in IDS[:3]
                     of.update(numbered.next(pid, of["n"], is_transaction))
                 client.batch(topic, **of)
                 if numbered.open and chance.random() < 0.7:
-                    pid = chance.choice(sorted(numbered.open))
-                    epoch = numbered.open.pop(pid) + 1
-                    numbered.raised(pid)
-                    client.act("marker", topic, pid, epoch, 0, chance.choice(("commit", "abort")))
+                    end(topic, chance.choice(sorted(numbered.open)))
+            # Nothing is cleaned from the first record of an open transaction on.
+            for pid in sorted(numbered.open):
+                end(topic, pid)
             if number == 2:
                 client.batch(topic, ts=now_ms() - 60_000, key="young:0:1")
             else:

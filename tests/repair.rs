@@ -153,3 +153,18 @@ fn places_that_cannot_be_are_refused() {
     assert!(matches!(outcome, Err(RepairError::Lock(_))), "a server runs there");
     drop(lock);
 }
+
+/// Neither a copy nor in place: the message names both ways, and nothing is touched.
+#[test]
+fn without_a_place_both_ways_are_named() {
+    let case = unpack("unclean-a-torn-tail");
+    let directory = damaged(&case);
+    let before = tree(&case.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uringlog"));
+    let done = command.arg("repair").arg(&directory).output().expect("the binary runs");
+    assert_eq!(done.status.code(), Some(2));
+    let said = String::from_utf8(done.stderr).expect("text");
+    assert!(said.contains("--to") && said.contains("--in-place"), "{said}");
+    assert_eq!(done.stdout, b"");
+    assert!(tree(&case.path()) == before, "something was changed");
+}

@@ -7,8 +7,11 @@ use std::path::PathBuf;
 
 use support::{CLEAN, KILLED, START, Store, batch, config, idempotent, idempotent_at, spec};
 use uringlog::disk::plain::PlainDisk;
+use uringlog::format::producer_snapshot::{self, ProducerEntry};
 use uringlog::log::{Durability, LogConfig, LogSpec, LogState, OpenError, Opening, RecoveryReport};
-use uringlog::units::{ByteCount, Offset, ProducerId, Sequence, Timestamp, TopicId, u64_of};
+use uringlog::units::{
+    ByteCount, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId, u64_of,
+};
 
 /// How many batches a log has here.
 const COUNT: u64 = 90;
@@ -202,6 +205,26 @@ fn check_damage(tier: Durability, segment: usize, number: usize, byte: usize) {
     check_goes_on(&case, store);
 }
 
+/// The checksum does not cover the format: the records are whole, and a later version may know it.
+#[test]
+fn a_last_batch_of_an_unknown_format_is_kept_aside() {
+    for how in [KILLED, CLEAN] {
+        let case = Case::new(Durability::PageCache, false);
+        case.edit(&case.segment(2, "log"), |bytes| {
+            let magic = bytes.len() - size() + 16;
+            bytes[magic] = 9;
+        });
+        let (store, report) = case.open(how);
+        let [damage] = report.damages.as_slice() else { panic!("{report:?}") };
+        assert_eq!((damage.lost_from, damage.lost_to), (Offset(COUNT - 1), Offset(COUNT)));
+        assert_eq!((damage.bytes, damage.was_unsynced), (ByteCount(size_bytes()), false));
+        assert_eq!(report.truncated, []);
+        assert_eq!(store.log.cursors().log_end, Offset(COUNT - 1));
+        let kept = std::fs::read(case.path(&damage.quarantine)).expect("it was set aside");
+        assert_eq!((kept.len(), kept[16]), (size(), 9));
+    }
+}
+
 #[test]
 fn the_end_of_a_sealed_segment_is_missed() {
     let case = Case::new(Durability::PageCache, false);
@@ -371,7 +394,7 @@ fn producers_are_known_again() {
 }
 
 /// The records are ten years older than the time for which producers are remembered: what counts is
-/// when their segments were written to. Kafka forgets such a producer at each start, and takes the
+/// when they were last seen here. Kafka forgets such a producer at each start, and takes the
 /// batch that was written but not answered before a kill once more.
 #[test]
 fn producers_of_old_records_are_known_again() {
@@ -403,15 +426,39 @@ fn producers_of_old_records_are_known_again() {
     store.log.expire_producers(Timestamp(START.0 + expiration_ms));
     assert!(!known(&store, 5), "it has been silent since the start");
 
-    // A segment that nobody has written to for so long is not even looked at; the last one always.
-    for base in bases {
-        let file = directory.path().join(format!("topic-0/{:020}.log", base.0));
-        let millis = std::time::Duration::from_millis(u64::try_from(old.0).expect("positive"));
-        let file = std::fs::OpenOptions::new().write(true).open(file).expect("it exists");
-        file.set_modified(std::time::UNIX_EPOCH + millis).expect("the tests own it");
-    }
+    // The next kill: the snapshot at the recovery point still names the one, the records the other.
     let store = open();
-    assert!(!known(&store, 5) && known(&store, 6));
+    assert!(known(&store, 5) && known(&store, 6));
+}
+
+/// As Kafka does it: from the segment that has the recovery point on, snapshots are not believed
+/// but made anew, one at each segment's end.
+#[test]
+fn after_a_kill_snapshots_behind_the_recovery_point_are_made_anew() {
+    let case = Case::new(Durability::PageCache, false);
+    let stranger = ProducerEntry {
+        producer_id: ProducerId(77),
+        epoch: ProducerEpoch(0),
+        coordinator_epoch: -1,
+        timestamp: START,
+        batch: None,
+        transaction: None,
+    };
+    let snapshot = producer_snapshot::encode(&[stranger], 1);
+    let known = |recovery_point: u64| {
+        for number in 1..=case.last() {
+            std::fs::write(case.segment(number, "snapshot"), &snapshot).expect("writable");
+        }
+        let how = Opening { recovery_point: Some(Offset(recovery_point)), ..KILLED };
+        let (store, _) = case.open(how);
+        let names = case.files().into_keys().filter(|name| name.ends_with(".snapshot"));
+        let at = case.bases[1..].iter().chain([&COUNT]);
+        let expected: Vec<_> = at.map(|at| format!("{at:020}.snapshot")).collect();
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+        store.log.producers().last_sequence(ProducerId(77)).is_some()
+    };
+    assert!(!known(0) && !known(case.bases[1] - 1));
+    assert!(known(case.bases[1]) && known(case.bases[2]));
 }
 
 #[test]

@@ -90,19 +90,25 @@ pub enum SnapshotError {
 /// known at once, now or before. Kafka gets the same from the same producers, since they are put in
 /// Kafka's order.
 pub fn encode(entries: &[ProducerEntry], most: usize) -> Vec<u8> {
-    let mut sorted: Vec<&ProducerEntry> = entries.iter().collect();
-    java_order(&mut sorted, most);
+    let sorted = in_order(entries, most);
     let mut out = Vec::with_capacity(ENTRIES_AT + entries.len() * ENTRY_BYTES);
     out.extend_from_slice(&VERSION.to_be_bytes());
     out.extend_from_slice(&[0; size_of::<u32>()]);
     let count = i32::try_from(entries.len()).expect("producers are limited far below");
     out.extend_from_slice(&count.to_be_bytes());
-    for entry in sorted {
+    for entry in &sorted {
         put(&mut out, entry);
     }
     let crc = crc32c::crc32c(&out[COUNT_AT..]);
     out[CRC_AT..COUNT_AT].copy_from_slice(&crc.to_be_bytes());
     out
+}
+
+/// The producers as the file that [`encode`] makes lists them.
+pub fn in_order(entries: &[ProducerEntry], most: usize) -> Vec<ProducerEntry> {
+    let mut sorted = entries.to_vec();
+    java_order(&mut sorted, most);
+    sorted
 }
 
 fn put(out: &mut Vec<u8>, entry: &ProducerEntry) {
@@ -175,7 +181,7 @@ fn take(reader: &mut Reader<'_>) -> Result<ProducerEntry, CompactError> {
 /// The order in which a Java `HashMap<Long, ...>` goes through these keys: by bucket, and within
 /// a bucket in the order in which they came. The table has 16 buckets at first, doubles when more
 /// than three quarters as many keys are in it, and never shrinks.
-fn java_order(entries: &mut [&ProducerEntry], most: usize) {
+fn java_order(entries: &mut [ProducerEntry], most: usize) {
     let mut buckets = 16_usize;
     while buckets / 4 * 3 < most.max(entries.len()) {
         buckets *= 2;
@@ -191,7 +197,7 @@ const BUCKETS_OF_TREES: usize = 64;
 /// A bucket with more keys is crowded.
 const KEYS_PER_BUCKET: usize = 8;
 
-fn is_crowded(entries: &[&ProducerEntry], buckets: usize) -> bool {
+fn is_crowded(entries: &[ProducerEntry], buckets: usize) -> bool {
     let mut counts = [0_usize; BUCKETS_OF_TREES];
     for entry in entries {
         counts[bucket(entry.producer_id, buckets)] += 1;

@@ -12,12 +12,14 @@
 //! written to snapshots, which stay what Kafka's would be. A transactional batch may go on with the
 //! producer's open transaction; to begin one here its coordinator must have vouched for it.
 
+mod listing;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::AppendError;
 use crate::format::aborted::{self, AbortedTransaction};
 use crate::format::batch::BatchHeader;
-use crate::format::producer_snapshot::{self, LastBatch, ProducerEntry};
+use crate::format::producer_snapshot::{LastBatch, ProducerEntry};
 use crate::units::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// How many of a producer's last batches are recognised when they come again; clients keep at most
@@ -378,19 +380,6 @@ impl Producers {
             self.transactions.begin(base_offset);
         }
         None
-    }
-
-    /// What a snapshot of this moment holds, in the order in which they came.
-    pub fn entries(&self) -> Vec<ProducerEntry> {
-        let listed = self.producers.iter().filter(|(_, producer)| !producer.is_unlisted);
-        let mut listed: Vec<_> = listed.collect();
-        listed.sort_by_key(|(_, producer)| producer.arrival);
-        listed.into_iter().map(|(id, producer)| producer.entry(*id)).collect()
-    }
-
-    /// The `.snapshot` file of this moment.
-    pub fn snapshot(&self) -> Vec<u8> {
-        producer_snapshot::encode(&self.entries(), self.listed_max)
     }
 
     /// The producers of a snapshot that is read at a start. Those that have been silent for

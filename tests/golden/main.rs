@@ -170,11 +170,8 @@ const BETTER: &[Better] = &[
     Better {
         variants: &["v2"],
         kafka: "takes a batch of an unknown format for format 2",
-        ours: "cuts the last batch off when its format is unknown",
-        holds: |it| {
-            let files = [".index", ".timeindex", ".log", ".snapshot", "leader-epoch-checkpoint"];
-            it.report.is_lossy() && differ_only_in(it, &files)
-        },
+        ours: "moves a last batch of an unknown format to a .quarantine file",
+        holds: |it| is_set_aside(it) && differ_only_from_its_segment_on(it),
     },
     Better {
         variants: &["v3"],

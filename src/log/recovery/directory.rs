@@ -1,7 +1,7 @@
 //! The names in a partition's directory: leftovers removed, interrupted swaps finished, segments
 //! found (`LogLoader#load`, passes 1 to 4).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::files::Files;
 use super::report::{OpenError, RecoveryReport};
@@ -31,6 +31,8 @@ pub(super) struct Directory {
     pub snapshots: BTreeMap<Offset, ByteCount>,
     /// Lengths of the partition's other files, by name.
     pub others: BTreeMap<String, ByteCount>,
+    /// Bases of the offset indexes that a finished swap brought.
+    pub swapped: BTreeSet<Offset>,
 }
 
 impl Directory {
@@ -38,6 +40,12 @@ impl Directory {
     pub fn txn_indexes(&self) -> BTreeMap<Offset, ByteCount> {
         let segments = self.segments.iter();
         segments.filter_map(|(base, seen)| Some((*base, seen.txn_index_bytes?))).collect()
+    }
+
+    /// Bases of the segments that lacked an offset index when they were found.
+    pub fn unindexed(&self) -> BTreeSet<Offset> {
+        let segments = self.segments.iter().filter(|(_, seen)| seen.index_bytes.is_none());
+        segments.map(|(base, _)| *base).filter(|base| !self.swapped.contains(base)).collect()
     }
 
     /// Lists and tidies. Everything it does can be done again.
@@ -63,9 +71,9 @@ impl Directory {
         for entry in listed.iter().filter(|entry| entry.name.ends_with(TEMPORARY_SUFFIX)) {
             remove(files, report, &entry.name)?;
         }
-        finish_swaps(files, report)?;
+        let swapped = finish_swaps(files, report)?;
         let listed = files.list()?;
-        let directory = Directory::of(&listed);
+        let directory = Directory { swapped, ..Directory::of(&listed) };
         remove_orphans(files, report, &directory, &listed)?;
         Ok(directory)
     }
@@ -113,8 +121,11 @@ fn remove(files: &mut Files<'_>, report: &mut RecoveryReport, name: &str) -> Res
 }
 
 /// A compaction that was interrupted when its output was complete: what the output replaces goes,
-/// the output gets its final names.
-fn finish_swaps(files: &mut Files<'_>, report: &mut RecoveryReport) -> Result<(), OpenError> {
+/// the output gets its final names. Returns the bases of its offset indexes, which are rebuilt.
+fn finish_swaps(
+    files: &mut Files<'_>,
+    report: &mut RecoveryReport,
+) -> Result<BTreeSet<Offset>, OpenError> {
     let listed = files.list()?;
     let swaps: Vec<_> =
         segment_files(&listed).filter(|(file, _)| file.suffix == Suffix::Swap).collect();
@@ -129,13 +140,15 @@ fn finish_swaps(files: &mut Files<'_>, report: &mut RecoveryReport) -> Result<()
         for (file, entry) in swaps {
             files.rename(&entry.name, &file.with(Suffix::None).to_string())?;
         }
-        return Ok(());
+        return Ok(BTreeSet::new());
     };
     for (file, entry) in segment_files(&listed) {
         if file.suffix == Suffix::None && low <= file.base && file.base < high {
             remove(files, report, &entry.name)?;
         }
     }
+    let indexes = swaps.iter().filter(|(file, _)| file.kind == FileKind::Index);
+    let indexed = indexes.map(|(file, _)| file.base).collect();
     // Kafka keeps the indexes as they are, and one that was cut short for good; here they are
     // rebuilt.
     for (file, entry) in swaps {
@@ -146,7 +159,8 @@ fn finish_swaps(files: &mut Files<'_>, report: &mut RecoveryReport) -> Result<()
             }
         }
     }
-    files.sync_directory()
+    files.sync_directory()?;
+    Ok(indexed)
 }
 
 /// The offset after the last batch of a `.log`.

@@ -8,7 +8,8 @@
 //! data may not be durable the checksums are computed, too. The state of producers comes from the
 //! newest snapshot and the headers behind it.
 //!
-//! - A torn tail, with nothing valid behind it, is cut off.
+//! - A torn tail, with nothing valid behind it, is cut off; a last batch of an unknown format whose
+//!   checksum is right is kept aside.
 //! - Damage with valid batches behind it costs only itself: it is copied to
 //!   `NNNNNNNNNNNNNNNNNNNN.log.quarantine` (named by the first offset that is lost; Kafka ignores
 //!   such files), and the batches behind it become a segment of their own. Kafka would cut off all
@@ -26,6 +27,8 @@ pub(in crate::log) mod files;
 mod report;
 
 mod search;
+
+mod formats;
 
 mod segments;
 
@@ -48,7 +51,7 @@ use crate::format::partition_metadata;
 use crate::units::{ByteCount, LeaderEpoch, Offset, Position, Timestamp, TopicId};
 use directory::Directory;
 use files::Files;
-use producers::{Rebuild, Span};
+use producers::{Rebuild, Recovered, Span};
 use segments::{Examination, Examined, QUARANTINE_SUFFIX};
 use walk::Rebuilt;
 
@@ -185,17 +188,11 @@ impl Recovery {
         report.epochs_rebuilt = on_disk.is_none();
         let mut rebuilt = Rebuilt { epochs: on_disk.clone().unwrap_or_default() };
         let (snapshots, aborted_bytes) = (directory.snapshots.clone(), directory.txn_indexes());
+        let recovered = self.recovered(&directory);
         let mut examined = self.examine(files, directory, &mut report, &mut rebuilt)?;
         let wanted = self.how.log_start.unwrap_or(Offset(0));
-        let (base, found, log_end) = match examined.last.take() {
-            Some(last) if wanted <= last.2 => last,
-            last => {
-                let bases = examined.sealed.drain(..).map(|segment| segment.base);
-                let bases: Vec<Offset> = bases.chain(last.map(|last| last.0)).collect();
-                remove_segments(files, &mut report, &bases)?;
-                (wanted, Found::nothing(wanted, self.now), wanted)
-            }
-        };
+        let last = self.last_segment(files, &mut report, &mut examined, wanted)?;
+        let (base, found, log_end) = last;
         let first = examined.sealed.first().map_or(base, |segment| segment.base);
         let log_start = wanted.max(first);
         let mut spans: Vec<Span> = examined.sealed.iter().map(Span::of).collect();
@@ -205,6 +202,7 @@ impl Recovery {
             report: &mut report,
             spans: &spans,
             log_start,
+            recovered,
             now: self.now,
             expiration_ms: self.spec.config.producer_expiration_ms,
         };
@@ -246,6 +244,32 @@ impl Recovery {
             log.leader_epoch = LeaderEpoch(log.leader_epoch.0 + 1);
         }
         Ok((log, report))
+    }
+
+    fn recovered(&self, directory: &Directory) -> Recovered {
+        let point = self.how.recovery_point.unwrap_or(Offset(0));
+        let recovery_point = (!self.how.clean).then_some(point);
+        Recovered { recovery_point, unindexed: directory.unindexed() }
+    }
+
+    /// Base, contents and end of the segment that goes on; when all lie before the log start, they
+    /// are removed, and it is a new one.
+    fn last_segment(
+        &self,
+        files: &mut Files<'_>,
+        report: &mut RecoveryReport,
+        examined: &mut Examined,
+        log_start: Offset,
+    ) -> Result<(Offset, Found, Offset), OpenError> {
+        match examined.last.take() {
+            Some(last) if log_start <= last.2 => Ok(last),
+            last => {
+                let bases = examined.sealed.drain(..).map(|segment| segment.base);
+                let bases: Vec<Offset> = bases.chain(last.map(|last| last.0)).collect();
+                remove_segments(files, report, &bases)?;
+                Ok((log_start, Found::nothing(log_start, self.now), log_start))
+            }
+        }
     }
 
     fn examine(

@@ -45,8 +45,28 @@ pub(super) struct Rebuild<'a, 'b> {
     /// Oldest first; the last one is active.
     pub spans: &'a [Span],
     pub log_start: Offset,
+    /// Segments that Kafka replays as a whole.
+    pub recovered: Recovered,
     pub now: Timestamp,
     pub expiration_ms: u64,
+}
+
+/// Which segments Kafka recovers, one by one and the oldest first (`LogLoader#recoverSegment`):
+/// before each one the snapshots behind its base go, and behind each one a snapshot is left.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recovered {
+    /// After a kill: the segment that has it and those behind.
+    pub recovery_point: Option<Offset>,
+    /// Bases of those without an offset index.
+    pub unindexed: BTreeSet<Offset>,
+}
+
+/// Where snapshots are wanted, and why.
+struct Wanted {
+    /// Bases of segments that are recovered.
+    recovered: BTreeSet<Offset>,
+    /// Where snapshots are written, if there is no newer one.
+    at: BTreeSet<Offset>,
 }
 
 /// What came out.
@@ -72,36 +92,45 @@ impl RebuiltProducers {
 
 impl Rebuild<'_, '_> {
     /// Reads the newest snapshot, replays what follows, and writes the snapshots that Kafka would.
+    /// Segments that are recovered are replayed as a whole, each from what a start would find that
+    /// reads the snapshot at its base.
     pub fn run(
         mut self,
         listed: BTreeMap<Offset, ByteCount>,
         txn_indexes: &BTreeMap<Offset, ByteCount>,
     ) -> Result<RebuiltProducers, OpenError> {
-        let mut snapshots = self.tidy(listed)?;
+        let wanted = self.wanted();
+        let mut snapshots = self.tidy(listed, wanted.recovered.first().copied())?;
         let (mut at, mut producers) = self.load(&mut snapshots)?;
         let unsound = self.unsound(at, txn_indexes)?;
         let mut older = self.load_older(at, unsound, &snapshots)?;
         let mut snapshots: BTreeSet<Offset> = snapshots.into_keys().collect();
         let mut newest = snapshots.last().copied().unwrap_or(self.log_start);
         let end = self.spans.last().map_or(self.log_start, |last| last.end);
-        let wanted: Vec<Offset> =
-            self.spans.iter().rev().take(2).map(|span| span.base).chain([end]).collect();
+        let mut follows_recovered = false;
         let (mut aborted, mut aborted_files) = (Vec::new(), BTreeMap::new());
         for span in self.spans {
-            // Replayed up to here: a snapshot where the last two segments begin saves the next
-            // start as much.
-            if at == span.base && wanted.contains(&at) && newest < at {
+            let is_recovered = wanted.recovered.contains(&span.base);
+            // Replayed up to here.
+            if at == span.base && wanted.at.contains(&at) && newest < at {
                 write(self.files, &producers, at)?;
                 snapshots.insert(at);
                 newest = at;
+                if follows_recovered {
+                    producers.reload(self.now, self.expiration_ms);
+                }
             }
+            follows_recovered = is_recovered;
             let listed = txn_indexes.get(&span.base).copied();
-            let mut is_whole = at <= span.base;
+            let mut is_whole = is_recovered || at <= span.base;
             let mut ended = Vec::new();
             if at < span.end {
-                let from = at.max(span.base);
+                let from = if is_recovered { span.base } else { at.max(span.base) };
                 ended = replay(&mut self, *span, from, &mut producers)?;
                 at = span.end;
+            } else if is_recovered && span.base < span.end {
+                // It lies before the log start: its producers are forgotten.
+                ended = replay(&mut self, *span, span.base, &mut Producers::default())?;
             }
             if let Some((from, producers)) = older.as_mut().filter(|it| it.0 < span.end) {
                 is_whole |= *from <= span.base;
@@ -128,33 +157,65 @@ impl Rebuild<'_, '_> {
         if newest < end {
             write(self.files, &producers, end)?;
             snapshots.insert(end);
+            if follows_recovered {
+                producers.reload(self.now, self.expiration_ms);
+            }
         }
         producers.replicated(end);
         Ok(RebuiltProducers { producers, snapshots, aborted, aborted_files })
     }
 
+    /// Snapshots stand where a segment that is recovered begins and ends, and, so that the next
+    /// start has less to read, where the last two segments begin: of all, and of those that were
+    /// loaded before one without an offset index.
+    fn wanted(&self) -> Wanted {
+        let bases: Vec<Offset> = self.spans.iter().map(|span| span.base).collect();
+        let unflushed = self.recovered.recovery_point.map(|point| {
+            let at_or_before = bases.iter().rfind(|base| **base <= point);
+            at_or_before.or(bases.first()).copied().unwrap_or(point)
+        });
+        let mut wanted = Wanted { recovered: BTreeSet::new(), at: BTreeSet::new() };
+        wanted.at.extend(bases.iter().rev().take(2));
+        for (number, base) in bases.iter().enumerate() {
+            let is_unflushed = unflushed.is_some_and(|from| from <= *base);
+            let is_unindexed = !is_unflushed && self.recovered.unindexed.contains(base);
+            if is_unflushed || is_unindexed {
+                wanted.recovered.insert(*base);
+                wanted.at.extend([Some(base), bases.get(number + 1)].into_iter().flatten());
+            }
+            if is_unindexed {
+                wanted.at.extend(&bases[number.saturating_sub(2)..number]);
+            }
+        }
+        wanted
+    }
+
     /// The first segment before `at` whose `.txnindex` has an entry that can't be of it: the log
-    /// says what belongs there.
+    /// says what belongs there. Those behind, which are replayed anyway, are only told of.
     fn unsound(
         &mut self,
         at: Offset,
         txn_indexes: &BTreeMap<Offset, ByteCount>,
     ) -> Result<Option<Offset>, OpenError> {
-        for span in self.spans.iter().filter(|span| span.base < at) {
+        let mut first = None;
+        for span in self.spans {
             let Some(length) = txn_indexes.get(&span.base) else { continue };
             let name = SegmentFile::new(span.base, FileKind::TxnIndex).to_string();
             let bytes = self.files.read_range(&name, 0, length.0.min(TXN_INDEX_BYTES_MAX))?;
             let is_of_it = |it: Result<AbortedTransaction, _>| {
                 it.is_ok_and(|it| u64::try_from(it.last_offset).is_ok_and(|it| span.base.0 <= it))
             };
-            if !aborted::entries(&bytes).all(is_of_it) {
-                if !self.report.indexes_rebuilt.contains(&span.base) {
-                    self.report.indexes_rebuilt.push(span.base);
-                }
-                return Ok(Some(span.base));
+            if aborted::entries(&bytes).all(is_of_it) {
+                continue;
+            }
+            if !self.report.indexes_rebuilt.contains(&span.base) {
+                self.report.indexes_rebuilt.push(span.base);
+            }
+            if span.base < at {
+                first.get_or_insert(span.base);
             }
         }
-        Ok(None)
+        Ok(first)
     }
 
     /// The entries of a `.txnindex` up to the segment's end.
@@ -198,11 +259,12 @@ impl Rebuild<'_, '_> {
         Ok(Some(wanted))
     }
 
-    /// Removes snapshots that belong to no segment, but for the newest at the log's end, and those
-    /// outside of the log.
+    /// Removes snapshots that belong to no segment, but for the newest at the log's end, those
+    /// outside of the log, and those behind the base of the first segment that is recovered.
     fn tidy(
         &mut self,
         listed: BTreeMap<Offset, ByteCount>,
+        recovered_from: Option<Offset>,
     ) -> Result<BTreeMap<Offset, ByteCount>, OpenError> {
         let last_base = self.spans.last().map_or(self.log_start, |last| last.base);
         let end = self.spans.last().map_or(self.log_start, |last| last.end);
@@ -211,7 +273,8 @@ impl Rebuild<'_, '_> {
         let stray = stray.filter(|at| last_base <= *at);
         let mut kept = BTreeMap::new();
         for (at, length) in listed {
-            let is_kept = (is_base(at) || Some(at) == stray) && self.log_start < at && at <= end;
+            let is_inside = self.log_start < at && at <= recovered_from.unwrap_or(end).min(end);
+            let is_kept = (is_base(at) || Some(at) == stray) && is_inside;
             if is_kept {
                 kept.insert(at, length);
             } else {

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::directory::Seen;
 use super::files::Files;
+use super::formats;
 use super::report::{Damage, Gap, OpenError, RecoveryReport, Truncated};
 use super::search::{Search, has_empty_sector};
 use super::walk::{Rebuilt, Walk, Walked, Window};
@@ -19,8 +20,6 @@ use crate::units::{ByteCount, Offset, Position, byte_count, u64_of};
 
 /// What the positions of an index can address.
 const SEGMENT_BYTES_MAX: u64 = (1 << 31) - 1;
-/// Shortest message of format 0.
-const LEGACY_BYTES_MIN: u64 = 14;
 /// Suffix of a file that keeps damaged bytes. Kafka ignores it.
 pub(super) const QUARANTINE_SUFFIX: &str = ".log.quarantine";
 
@@ -210,7 +209,9 @@ impl Examination<'_, '_> {
         self.report.walked += 1;
         self.report.batches += walked.batches;
         self.report.checked += walked.checked;
-        self.refuse_legacy(base, &walked, &mut window)?;
+        if walked.batches == 0 {
+            formats::refuse_legacy(self.files, base, &mut window)?;
+        }
         let broken = Broken { base, next_base, limit, segment, walked: &walked };
         let left = self.repair(&broken, &mut window, seen)?;
         if !self.clean {
@@ -222,7 +223,8 @@ impl Examination<'_, '_> {
             Left::Nothing => self.remove_segment(base, segment).map(|()| None),
             Left::Batches => {
                 let next = walked.next;
-                let found = self.reindex(base, segment, walked, existing);
+                let kept = (self.clean || is_durable).then_some(existing);
+                let found = self.reindex(base, segment, walked, kept);
                 Ok(Some(Kept { found, next, segment }))
             }
         }
@@ -268,21 +270,25 @@ impl Examination<'_, '_> {
         entry.map_or(Position(0), |entry| Position(u64::from(entry.position)))
     }
 
-    /// The indexes to go on with: the existing ones when a clean stop left them and each entry
-    /// belongs to a batch; otherwise those of the walk, closed as Kafka's recovery closes them.
+    /// The indexes to go on with: the existing ones when Kafka would not recover the segment and
+    /// each entry belongs to a batch; otherwise those of the walk. After a kill they are closed as
+    /// Kafka's recovery closes them.
     fn reindex(
         &mut self,
         base: Offset,
         segment: Segment,
         walked: Walked,
-        existing: IndexBytes,
+        existing: Option<IndexBytes>,
     ) -> Found {
         let is_right = has_whole_entries(segment) && walked.is_existing_right;
         if !is_right {
             self.report.indexes_rebuilt.push(base);
         }
-        let mut index = if is_right && self.clean { existing } else { walked.index };
-        if !(is_right && self.clean) {
+        let is_kept = |it: &IndexBytes| is_right && (self.clean || has_most_of(it, &walked.index));
+        let kept = existing.filter(is_kept);
+        let is_closed = self.clean && kept.is_some();
+        let mut index = kept.unwrap_or(walked.index);
+        if !is_closed {
             index.push_time(base, walked.largest);
         }
         Found {
@@ -334,36 +340,6 @@ impl Examination<'_, '_> {
         self.files.rename(&cleaned, &name)
     }
 
-    /// A message of format 0 or 1 at the start of a segment: not damage, but nothing that this log
-    /// reads. Its checksum is a CRC-32 of everything from the magic on.
-    fn refuse_legacy(
-        &mut self,
-        base: Offset,
-        walked: &Walked,
-        window: &mut Window,
-    ) -> Result<(), OpenError> {
-        const SIZE_AT: usize = 8;
-        const CRC_AT: usize = 12;
-        const MAGIC_AT: usize = 16;
-        if walked.batches > 0 || window.length < Position(u64_of(HEADER_BYTES)) {
-            return Ok(());
-        }
-        let head = window.get(self.files, Position(0), u64_of(HEADER_BYTES), 0)?;
-        let u32_at = |at: usize| u32::from_be_bytes(*head[at..].first_chunk().expect("61 bytes"));
-        let (size, crc) = (u64::from(u32_at(SIZE_AT)), u32_at(CRC_AT));
-        let magic = i8::from_be_bytes([head[MAGIC_AT]]);
-        let end = Position(u64_of(CRC_AT) + size);
-        if !matches!(magic, 0 | 1) || end > window.length || size < LEGACY_BYTES_MIN {
-            return Ok(());
-        }
-        let mut computed = flate2::Crc::new();
-        window.each(self.files, Position(u64_of(MAGIC_AT)), end, |bytes| computed.update(bytes))?;
-        if computed.sum() == crc {
-            return Err(OpenError::Legacy { segment: base, magic });
-        }
-        Ok(())
-    }
-
     /// Deals with what stands behind the last valid batch.
     fn repair(
         &mut self,
@@ -395,7 +371,14 @@ impl Examination<'_, '_> {
         let search = Search { base, next: walked.next, limit, from };
         let behind = search.run(self.files, window)?;
         match (behind, broken.next_base) {
-            (None, None) => self.cut(base, from, window),
+            (None, None) => match formats::unknown(self.files, window, from)? {
+                Some(lost_to) if walked.next < lost_to => {
+                    self.quarantine(broken, window, end, Some(lost_to))?;
+                    self.files.truncate(window.file, ByteCount(from.0))?;
+                    Ok(Left::Batches)
+                }
+                Some(_) | None => self.cut(base, from, window),
+            },
             (None, Some(next_base)) => {
                 self.quarantine(broken, window, end, Some(next_base))?;
                 self.files.truncate(window.file, ByteCount(from.0))?;
@@ -545,6 +528,15 @@ fn has_whole_entries(segment: Segment) -> bool {
     };
     is_whole(segment.index_bytes, index::OFFSET_ENTRY_BYTES)
         && is_whole(segment.time_index_bytes, TIME_ENTRY_BYTES)
+}
+
+/// Whether an index lacks no more than what restarts explain, behind which bytes are counted anew:
+/// a power cut may have left nothing of it.
+fn has_most_of(existing: &IndexBytes, walked: &IndexBytes) -> bool {
+    const RESTARTS: usize = 4;
+    let entries = |index: &IndexBytes| index.offsets.len() / index::OFFSET_ENTRY_BYTES;
+    let (existing, walked) = (entries(existing), entries(walked));
+    walked <= (existing + RESTARTS).max(2 * existing)
 }
 
 fn quarantine_name(lost_from: Offset) -> String {

@@ -75,8 +75,12 @@ fn scan(
         if is_it(&found) {
             writeln!(
                 out,
-                "  {step}. scan: {passed} batches ({} bytes) are passed over; the batch at \
-                 position {} has offsets {} to {}, {} bytes, time {}",
+                "  {step}. scan: {} ({} bytes) passed over; the batch at position {} has offsets \
+                 {} to {}, {} bytes, time {}",
+                match passed {
+                    1 => "1 batch is".to_owned(),
+                    more => format!("{more} batches are"),
+                },
                 grouped(at - from),
                 grouped(found.at),
                 found.first,

@@ -75,12 +75,9 @@ fn scan(
         if is_it(&found) {
             writeln!(
                 out,
-                "  {step}. scan: {} ({} bytes) passed over; the batch at position {} has offsets \
-                 {} to {}, {} bytes, time {}",
-                match passed {
-                    1 => "1 batch is".to_owned(),
-                    more => format!("{more} batches are"),
-                },
+                "  {step}. scan: {passed} {} passed over ({} bytes); the batch at position {} has \
+                 offsets {} to {}, {} bytes, time {}",
+                if passed == 1 { "batch is" } else { "batches are" },
                 grouped(at - from),
                 grouped(found.at),
                 found.first,

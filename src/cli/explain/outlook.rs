@@ -234,6 +234,7 @@ pub fn roll(
         bytes: config.segment_bytes.0.saturating_sub(active.bytes()),
         segment_ms: limit,
         entries: offsets.min(times),
+        entry_bytes: config.index_interval_bytes.0,
     };
     Ok(writeln!(out, "  {}", first_reason(active, left, now))?)
 }
@@ -244,6 +245,8 @@ struct Left {
     bytes: u64,
     segment_ms: i64,
     entries: u64,
+    /// Bytes of batches between two entries, at least.
+    entry_bytes: u64,
 }
 
 /// Which of the reasons comes first when records go on to come as they did.
@@ -263,16 +266,16 @@ fn first_reason(active: &Segment, left: Left, now: i64) -> String {
             .to_owned();
     };
     // Of what comes at the pace of the segment so far.
-    let until = |room: u64, had: u64| {
-        let ms = u128::from(room) * u128::from(span) / u128::from(had.max(1));
+    let until = |room: u64| {
+        let ms = u128::from(room) * u128::from(span) / u128::from(active.bytes().max(1));
         newest.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX))
     };
-    let entries = u64_of(active.offsets.len().max(active.times.len()));
-    let index_full = if entries == 0 { i64::MAX } else { until(left.entries, entries) };
+    let entries = u64_of(active.offsets.len().max(1));
+    let entry_bytes = left.entry_bytes.max(active.bytes() / entries);
     let candidates = [
-        (until(left.bytes, active.bytes()), "the size"),
+        (until(left.bytes), "the size"),
         (due, "the time"),
-        (index_full, "a full index"),
+        (until(left.entries.saturating_mul(entry_bytes)), "a full index"),
     ];
     let (at, what) = candidates.into_iter().min_by_key(|it| it.0).expect("there are three");
     format!(

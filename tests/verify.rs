@@ -109,6 +109,32 @@ fn what_could_not_be_looked_at_is_no_damage() {
     assert_eq!(damage(&said), damage(&before), "{said}");
 }
 
+/// Kafka writes its log starts every minute, and deletes segments meanwhile: a kill leaves lines
+/// that lie before what is still there.
+#[test]
+fn a_log_start_that_retention_has_overtaken_is_no_finding() {
+    let archive = archives(|it| it == "delete-records").pop().expect("an archive of that name");
+    let root = archive.unpack();
+    let directory = directories(&root.path()).pop().expect("the last one");
+    let base = |path: &Path| path.file_stem()?.to_str()?.parse::<u64>().ok();
+    let logs = files(&directory, &["log"], |_| true);
+    let later = logs.iter().find(|it| base(it) != Some(0)).expect("segments were deleted");
+    let folder = later.parent().expect("a folder");
+    for first in files(&directory, &["log", "index", "timeindex", "snapshot"], |_| true) {
+        if first.parent() == Some(folder) && base(&first) < base(later) {
+            fs::remove_file(first).expect("removable");
+        }
+    }
+    let name = folder.file_name().expect("a name").to_string_lossy();
+    let (topic, partition) = name.rsplit_once('-').expect("a partition");
+    let start = base(later).expect("a number") - 1;
+    let line = format!("0\n1\n{topic} {partition} {start}\n");
+    fs::write(directory.join("log-start-offset-checkpoint"), line).expect("written");
+    let (verdict, said) = verify(&directory);
+    assert_eq!(verdict, Verdict::Clean, "{said}");
+    assert!(said.contains("1 lines lie before the first segment"), "{said}");
+}
+
 /// Deterministic, and different for each case.
 struct Numbers(u64);
 

@@ -12,9 +12,10 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::cli::log_file::read_whole;
+use crate::cli::log_file::{LogFile, LogFileError, read_whole};
+use crate::format::batch::MAGIC_V2;
 use crate::format::compact::{CompactError, Reader};
-use crate::units::u64_of;
+use crate::format::schema::Value;
 
 /// Characters of a key or value that are shown.
 const SHOWN_MAX: usize = 60;
@@ -42,8 +43,11 @@ pub enum FlatError {
         /// What is wrong with the first one.
         error: CompactError,
     },
+    /// Kafka could have written it.
+    #[error("{} begins with a batch of Kafka's: `uringlog dump` reads it", .0.display())]
+    Kafkas(PathBuf),
     /// There is nothing in it.
-    #[error("{} is empty", .0.display())]
+    #[error("{} is empty: no record stands in it, of this layout or another", .0.display())]
     Empty(PathBuf),
     /// Standard output can't be written.
     #[error("cannot write to standard output: {0}")]
@@ -117,14 +121,30 @@ fn best(bytes: &[u8]) -> Reading<'_> {
     if plain.end < sized.end { sized } else { plain }
 }
 
-/// Whether all of the bytes read as records of this layout. Zeros do, too, and are what a broker
-/// preallocates.
-pub fn is_flat(bytes: &[u8]) -> bool {
-    if bytes.iter().all(|it| *it == 0) {
-        return false;
+impl Reading<'_> {
+    /// Whether bytes are of this layout: all of them, or some that a checksum vouches for.
+    fn is_flat(&self) -> bool {
+        let has_checksum = self.records.iter().any(|(_, record)| record.is_valid);
+        !self.records.is_empty() && (self.error.is_none() || has_checksum)
     }
-    let reading = best(bytes);
-    reading.error.is_none() && !reading.records.is_empty()
+}
+
+/// Whether the bytes read as records of this layout, at least from the first on. Zeros do, too, and
+/// are what a broker preallocates.
+pub fn is_flat(bytes: &[u8]) -> bool {
+    bytes.iter().any(|it| *it != 0) && best(bytes).is_flat()
+}
+
+/// Whether a file begins with what could be a batch of Kafka's.
+///
+/// # Errors
+/// [`LogFileError::Read`].
+pub fn begins_with_batch(log: &mut LogFile) -> Result<bool, LogFileError> {
+    match log.batch(0, log.length()) {
+        Ok(found) => Ok(found.is_some_and(|it| (0..=MAGIC_V2).contains(&it.magic))),
+        Err(LogFileError::Corrupt { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Prints the records of a file that holds nothing else, or at least begins with one.
@@ -132,54 +152,101 @@ pub fn is_flat(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`FlatError`].
 pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), FlatError> {
-    let bytes =
-        read_whole(path).map_err(|error| FlatError::Read { path: path.to_owned(), error })?;
-    print(path, &bytes, out)
+    let unread = |error| FlatError::Read { path: path.to_owned(), error };
+    let bytes = read_whole(path).map_err(unread)?;
+    let is_kafkas = LogFile::open(path).and_then(|mut log| begins_with_batch(&mut log));
+    if is_kafkas.unwrap_or(false) && !is_flat(&bytes) {
+        return Err(FlatError::Kafkas(path.to_owned()));
+    }
+    print(path, &bytes, false, out)
 }
 
-/// The same with the file's bytes.
+/// The same with the file's bytes; as JSON, one object a line.
 ///
 /// # Errors
 /// [`FlatError`].
-pub fn print(path: &Path, bytes: &[u8], out: &mut dyn Write) -> Result<(), FlatError> {
+pub fn print(path: &Path, bytes: &[u8], json: bool, out: &mut dyn Write) -> Result<(), FlatError> {
     if bytes.is_empty() {
         return Err(FlatError::Empty(path.to_owned()));
     }
     let reading = best(bytes);
-    if let (Some(error), true) = (reading.error, reading.records.is_empty()) {
+    if !reading.is_flat() {
+        let error = reading.error.unwrap_or(CompactError::Truncated);
         return Err(FlatError::NotFlat { path: path.to_owned(), error });
     }
-    let name = path.display();
-    writeln!(
-        out,
-        "{name} is no Kafka segment: its records stand alone, without batches, as in no version \
-         of Kafka since 0.8. A broker would cut it off at its first byte."
-    )?;
-    for (at, record) in &reading.records {
-        let size = record.size.map(|it| format!(" size: {it}")).unwrap_or_default();
-        writeln!(
-            out,
-            "position: {at} offset: {}{size} keySize: {} key: {} valueSize: {} value: {} \
-             timestamp: {} crc: {} ({})",
-            record.offset,
-            record.key.len(),
-            shown(record.key),
-            record.value.len(),
-            shown(record.value),
-            record.timestamp,
-            record.crc,
-            if record.is_valid {
-                "that of the bytes before it"
-            } else {
-                "not the CRC-32 of the bytes before it"
-            },
-        )?;
+    let what = "no Kafka segment: its records stand alone, without batches, as in no version of \
+                Kafka since 0.8. A broker would cut it off at its first byte.";
+    if json {
+        let about = [("file", text(path.display())), ("what", text(what))];
+        write_object("flatFile", about, out)?;
+    } else {
+        writeln!(out, "{} is {what}", path.display())?;
     }
-    if let Some(error) = reading.error {
-        let left = u64_of(bytes.len() - reading.end);
+    for (at, record) in &reading.records {
+        if json { write_json(*at, record, out)? } else { write_text(*at, record, out)? }
+    }
+    let Some(error) = reading.error else { return Ok(()) };
+    let left = bytes.len() - reading.end;
+    if json {
+        let about = [("position", number(reading.end)), ("bytes", number(left))];
+        write_object("noRecord", about.into_iter().chain([("what", text(error))]), out)?;
+    } else {
         writeln!(out, "the {left} bytes from position {} on are no record: {error}", reading.end)?;
     }
     Ok(())
+}
+
+fn write_text(at: usize, record: &Record<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let size = record.size.map(|it| format!(" size: {it}")).unwrap_or_default();
+    writeln!(
+        out,
+        "position: {at} offset: {}{size} keySize: {} key: {} valueSize: {} value: {} timestamp: {} \
+         crc: {} ({})",
+        record.offset,
+        record.key.len(),
+        shown(record.key),
+        record.value.len(),
+        shown(record.value),
+        record.timestamp,
+        record.crc,
+        if record.is_valid {
+            "that of the bytes before it"
+        } else {
+            "not the CRC-32 of the bytes before it"
+        },
+    )
+}
+
+fn write_json(at: usize, record: &Record<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let long = |bytes: &[u8]| text(String::from_utf8_lossy(bytes));
+    let fields = [
+        ("position", number(at)),
+        ("offset", Value::Number(record.offset)),
+        ("size", record.size.map_or(Value::Null, |it| Value::Number(it.into()))),
+        ("key", long(record.key)),
+        ("value", long(record.value)),
+        ("timestamp", Value::Number(record.timestamp)),
+        ("crc", Value::Number(record.crc.into())),
+        ("isValid", Value::Bool(record.is_valid)),
+    ];
+    write_object("flatRecord", fields, out)
+}
+
+fn write_object(
+    kind: &'static str,
+    fields: impl IntoIterator<Item = (&'static str, Value)>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let fields = [("kind", text(kind))].into_iter().chain(fields).collect();
+    writeln!(out, "{}", Value::Struct(fields).to_json())
+}
+
+fn text(what: impl ToString) -> Value {
+    Value::Text(what.to_string())
+}
+
+fn number(count: usize) -> Value {
+    Value::Number(i64::try_from(count).expect("files have 63 bits"))
 }
 
 fn shown(bytes: &[u8]) -> String {
@@ -215,13 +282,13 @@ mod tests {
 
     #[test]
     fn of_an_empty_file_nothing_is_claimed() {
-        let refused = print(Path::new("empty"), &[], &mut Vec::new());
+        let refused = print(Path::new("empty"), &[], false, &mut Vec::new());
         assert!(matches!(refused, Err(FlatError::Empty(_))));
     }
 
     fn printed(bytes: &[u8]) -> String {
         let mut out = Vec::new();
-        print(Path::new("f.log"), bytes, &mut out).expect("flat");
+        print(Path::new("f.log"), bytes, false, &mut out).expect("flat");
         String::from_utf8(out).expect("text")
     }
 
@@ -241,19 +308,44 @@ mod tests {
     #[test]
     fn a_torn_record_is_told_of_and_another_format_refused() {
         let bytes = [flat(0, b"k", b"v", false), vec![1, 2, 3]].concat();
-        assert!(!is_flat(&bytes));
-        assert!(!is_flat(&[0; 320]));
+        assert!(is_flat(&bytes), "its checksum says so");
+        let mut wrong = bytes.clone();
+        wrong[12] ^= 1;
+        assert!(!is_flat(&wrong) && !is_flat(&[0; 320]));
         assert!(printed(&bytes).contains("the 3 bytes from position 30 on"), "{}", printed(&bytes));
         let mut out = Vec::new();
-        let error = print(Path::new("f.log"), &[0xff; 40], &mut out).expect_err("not flat");
+        let error = print(Path::new("f.log"), &[0xff; 40], false, &mut out).expect_err("not flat");
         assert!(error.to_string().contains("not a record of the flat layout"));
+    }
+
+    #[test]
+    fn a_segment_of_kafkas_is_not_called_flat() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = folder.path().join("00000000000000000000.log");
+        // An offset, and 40 bytes of format 2 in a batch, which read as a key.
+        let batch = [&[0; 11][..], &[40], &[0, 0, 0, 0, 2], &[7; 35], &[0; 60]].concat();
+        std::fs::write(&path, &batch).expect("written");
+        let refused = run(&path, &mut Vec::new());
+        assert!(matches!(refused, Err(FlatError::Kafkas(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn every_line_of_json_is_an_object() {
+        let bytes = [flat(0, b"k\"", b"v\n", true), vec![1, 2, 3]].concat();
+        let mut out = Vec::new();
+        print(Path::new("f.log"), &bytes, true, &mut out).expect("flat");
+        let out = String::from_utf8(out).expect("text");
+        let kinds: Vec<&str> = out.lines().filter_map(|it| it.split('"').nth(3)).collect();
+        assert_eq!(kinds, ["flatFile", "flatRecord", "noRecord"], "{out}");
+        assert!(out.contains(r#""key":"k\"","value":"v\n","timestamp":17"#), "{out}");
+        assert!(out.lines().all(|it| it.starts_with('{') && it.ends_with('}')), "{out}");
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut out = Vec::new();
-            let _ = print(Path::new("f.log"), &bytes, &mut out);
+            let _ = print(Path::new("f.log"), &bytes, true, &mut out);
         }
     }
 }

@@ -17,6 +17,8 @@ pub mod doctor;
 
 mod log_file;
 
+mod holder;
+
 pub mod flat;
 
 pub mod dump;

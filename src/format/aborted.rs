@@ -71,6 +71,11 @@ impl AbortedTransaction {
     }
 }
 
+/// The entries of a file whatever their versions; less than one at the end is passed over.
+pub fn whole_entries(bytes: &[u8]) -> impl Iterator<Item = AbortedTransaction> {
+    bytes.chunks_exact(ENTRY_BYTES).filter_map(|it| AbortedTransaction::decode(it).ok())
+}
+
 /// The entries of a file, up to the first that isn't one.
 pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Result<AbortedTransaction, AbortedError>> {
     let mut is_over = false;
@@ -113,5 +118,7 @@ mod tests {
         let read: Vec<_> = entries(&bytes[..40]).collect();
         assert_eq!(read, [Ok(ENTRY), Err(AbortedError::Length(40))]);
         assert_eq!(entries(&[]).count(), 0);
+        let versions: Vec<i16> = whole_entries(&bytes[..101]).map(|it| it.version).collect();
+        assert_eq!(versions, [0, 1]);
     }
 }

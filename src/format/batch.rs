@@ -231,11 +231,22 @@ impl BatchHeader {
         if self.last_offset_delta < 0 { None } else { Offset::from_wire(last) }
     }
 
-    /// Sequence number of the last record, -1 for a producer that is not idempotent.
+    /// Sequence number of the last record, -1 for a producer that is not idempotent. Of a damaged
+    /// header, the number that Kafka gets (`DefaultRecordBatch.lastSequence`).
     pub fn last_sequence(&self) -> Sequence {
-        match u32::try_from(self.last_offset_delta) {
-            Ok(delta) if self.base_sequence.0 >= 0 => self.base_sequence.plus(delta),
-            _ => Sequence(-1),
+        match self.base_sequence {
+            Sequence(-1) => Sequence(-1),
+            _ => self.sequence_at(self.last_offset_delta),
+        }
+    }
+
+    /// Sequence number so many records behind the first (`incrementSequence`): after 2^31 - 1 comes
+    /// 0. What a damaged header may hold is reckoned as in Java, where numbers wrap.
+    pub fn sequence_at(&self, delta: i32) -> Sequence {
+        let base = self.base_sequence.0;
+        match i32::MAX.wrapping_sub(delta) < base {
+            true => Sequence(delta.wrapping_sub(i32::MAX.wrapping_sub(base)).wrapping_sub(1)),
+            false => Sequence(base.wrapping_add(delta)),
         }
     }
 }

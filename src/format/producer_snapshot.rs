@@ -73,7 +73,7 @@ pub enum SnapshotError {
         /// As the bytes are.
         computed: u32,
     },
-    /// Another number of entries than there are bytes for.
+    /// More entries than there are bytes, or fewer than none.
     #[error("{count} producers are announced with {bytes} bytes behind the head")]
     Count {
         /// As announced.
@@ -130,8 +130,8 @@ fn put(out: &mut Vec<u8>, entry: &ProducerEntry) {
     out.extend_from_slice(&entry.transaction.map_or(-1, Offset::to_wire).to_be_bytes());
 }
 
-/// Reads a file; what lies behind the announced producers is an error, as is everything else that
-/// Kafka takes for damage.
+/// Reads a file. An error is what Kafka takes for damage, and in its order: the entries before the
+/// checksum. It passes over bytes behind the announced producers, which the checksum covers.
 ///
 /// # Errors
 /// [`SnapshotError`].
@@ -142,17 +142,22 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<ProducerEntry>, SnapshotError> {
         return Err(SnapshotError::Version(version));
     }
     let stored = u32::from_be_bytes(reader.array()?);
+    let count = reader.i32()?;
+    let left = reader.left();
+    if !usize::try_from(count).is_ok_and(|it| it <= left) {
+        return Err(SnapshotError::Count { count, bytes: u64_of(left) });
+    }
+    let entries = (0..count).map(|_| take(&mut reader)).collect::<Result<_, _>>()?;
     let computed = crc32c::crc32c(&bytes[COUNT_AT..]);
     if stored != computed {
         return Err(SnapshotError::Crc { stored, computed });
     }
-    let count = reader.i32()?;
-    let is_exact =
-        usize::try_from(count).is_ok_and(|it| it.checked_mul(ENTRY_BYTES) == Some(reader.left()));
-    if !is_exact {
-        return Err(SnapshotError::Count { count, bytes: u64_of(reader.left()) });
-    }
-    (0..count).map(|_| take(&mut reader).map_err(SnapshotError::Bytes)).collect()
+    Ok(entries)
+}
+
+/// Length of a file with so many producers.
+pub fn file_bytes(entries: usize) -> usize {
+    ENTRIES_AT + entries * ENTRY_BYTES
 }
 
 fn take(reader: &mut Reader<'_>) -> Result<ProducerEntry, CompactError> {
@@ -277,8 +282,15 @@ mod tests {
         let mut bytes = good.clone();
         bytes[20] ^= 1;
         assert!(matches!(decode(&bytes), Err(SnapshotError::Crc { .. })));
-        assert!(matches!(decode(&good[..40]), Err(SnapshotError::Crc { .. })));
-        assert!(matches!(decode(&[]), Err(SnapshotError::Bytes(_))));
+        let truncated = Err(SnapshotError::Bytes(CompactError::Truncated));
+        for length in [0, 1, 5, 9, 55] {
+            assert_eq!(decode(&good[..length]), truncated, "{length} bytes");
+        }
+        let mut bytes = good;
+        bytes[9] = 47;
+        assert_eq!(decode(&bytes), Err(SnapshotError::Count { count: 47, bytes: 46 }));
+        bytes[6] = 0x80;
+        assert!(matches!(decode(&bytes), Err(SnapshotError::Count { count: ..0, .. })));
     }
 
     #[test]

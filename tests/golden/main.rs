@@ -205,6 +205,21 @@ const BETTER: &[Better] = &[
     },
 ];
 
+/// Nothing differs silently: README's table names the cases above, and no others.
+#[test]
+fn readme_names_every_difference() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"));
+    let readme = readme.expect("README.md");
+    let (_, behind) = readme.split_once("### Where uringlog keeps more").expect("its section");
+    let section = behind.split("\n### ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split('|').next());
+    let mut told: Vec<&str> = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let mut known: Vec<&str> = BETTER.iter().flat_map(|it| it.variants).copied().collect();
+    told.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(told, known);
+}
+
 /// The letter of a damaged directory's case; something may stand before `unclean`.
 fn variant(name: &str) -> Option<&str> {
     let (_, variant) =

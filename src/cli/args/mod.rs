@@ -86,6 +86,9 @@ pub enum Command {
     /// Print what lies in the files of a Kafka log directory, as kafka-dump-log does.
     Dump(Dump),
     /// Check a Kafka log directory without changing it.
+    ///
+    /// Exit status: 0 when nothing is wrong, 1 with findings, 2 when something, or the whole
+    /// directory, could not be looked at.
     Verify(Verify),
     /// Show a partition's segments, the way to an offset, and what goes or rolls next.
     Explain(Explain),

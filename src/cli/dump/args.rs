@@ -6,11 +6,11 @@ use clap::Args;
 
 use super::{Decoder, DumpOptions, TextDecoder, java};
 
-const MAX_MESSAGE_DEFAULT: u32 = 5 << 20;
-const UNLIMITED: u32 = i32::MAX.unsigned_abs();
+const MAX_MESSAGE_DEFAULT: i32 = 5 << 20;
 
 /// `uringlog dump`.
 #[derive(Clone, PartialEq, Debug, Args)]
+#[command(version, args_override_self = true)]
 pub struct Dump {
     /// Files of a Kafka log directory: .log, .checkpoint, .index, .timeindex, .snapshot, .txnindex.
     #[arg(value_name = "FILE", required_unless_present = "files")]
@@ -32,12 +32,11 @@ pub struct Dump {
     pub index_sanity_check: bool,
     /// Largest batch that an index may point to.
     #[arg(long, value_name = "BYTES", default_value_t = MAX_MESSAGE_DEFAULT,
-          value_parser = clap::value_parser!(u32).range(..=i64::from(UNLIMITED)))]
-    pub max_message_size: u32,
+          allow_negative_numbers = true)]
+    pub max_message_size: i32,
     /// Read so much of each log at most.
-    #[arg(long, value_name = "BYTES", default_value_t = UNLIMITED,
-          value_parser = clap::value_parser!(u32).range(..=i64::from(UNLIMITED)))]
-    pub max_bytes: u32,
+    #[arg(long, value_name = "BYTES", default_value_t = i32::MAX, allow_negative_numbers = true)]
+    pub max_bytes: i32,
     /// Kafka's class that reads keys: StringDecoder, IntegerDecoder or LongDecoder.
     #[arg(long, value_name = "CLASS", num_args = 0..=1, default_missing_value = STRING,
           value_parser = parse_decoder)]
@@ -97,7 +96,7 @@ impl Dump {
             verifies_only: self.verify_index_only,
             checks_sanity: self.index_sanity_check,
             max_message_bytes: self.max_message_size.into(),
-            max_bytes: (self.max_bytes != UNLIMITED).then(|| self.max_bytes.into()),
+            max_bytes: (self.max_bytes != i32::MAX).then(|| self.max_bytes.into()),
             json: self.json,
         }
     }

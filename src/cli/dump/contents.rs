@@ -2,7 +2,7 @@
 
 use super::java;
 use super::remote::{self, RemoteFault};
-use crate::format::compact::Reader;
+use crate::format::compact::{CompactError, Reader};
 use crate::format::schema::{self, Schema, SchemaError, Topic, Value};
 use crate::format::varint;
 
@@ -92,6 +92,19 @@ pub enum ContentsFault {
 }
 
 impl Decoder {
+    /// What stands for a record whose key or value goes beyond it, where that doesn't end Kafka's
+    /// tool.
+    pub fn unread(self, offset: i64, error: &CompactError) -> Option<Contents> {
+        let (Decoder::Offsets | Decoder::Transactions | Decoder::ShareState) = self else {
+            return None;
+        };
+        let CompactError::Length { announced, left } = error else { return None };
+        let told = format!(
+            "Error at offset {offset}, skipping. newLimit > capacity: ({announced} > {left})"
+        );
+        Some(Contents { key: Some(Shown::Text(told)), value: None })
+    }
+
     /// Reads a record's key and value.
     ///
     /// # Errors

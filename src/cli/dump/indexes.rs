@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::items::Item;
-use super::{DumpError, DumpOptions, Findings, Pairs, Printer, absolute, base_of, log, sibling};
+use super::{DumpError, DumpOptions, Findings, Pairs, Printer};
+use super::{absolute, base_of, bytes_of, log, sibling};
 use crate::cli::log_file::{Found, LogFile, LogFileError, read_whole};
 use crate::format::index::{OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry};
 
@@ -150,13 +151,14 @@ pub fn dump_offsets(
         index.check_offsets()?;
         return printer.print(&Item::Sane(path));
     }
+    let limit = bytes_of(path, "--max-message-size", options.max_message_bytes)?;
     for number in 0..index.offset_entries() {
         let (offset, position) = index.offset_entry(number);
         // Zeros behind the last entry of an index that was not trimmed.
         if offset == index.base && number != 0 {
             break;
         }
-        let end = |at: u64| at.saturating_add(options.max_message_bytes);
+        let end = |at: u64| at.saturating_add(limit);
         let found = match u64::try_from(position) {
             Ok(at) if at <= log.length() => log.batch(at, end(at).min(log.length()))?,
             _ => {
@@ -168,7 +170,6 @@ pub fn dump_offsets(
             }
         };
         let Some(found) = found else {
-            let limit = options.max_message_bytes;
             let what = format!(
                 "entry {number} points to position {position}, where no whole batch begins \
                  within {limit} bytes (--max-message-size)"

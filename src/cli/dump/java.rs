@@ -26,7 +26,14 @@ pub fn file(path: &Path) -> PathBuf {
 
 /// Why a record isn't one, as the code says that Kafka generates from its schemas.
 pub fn reason(error: &SchemaError) -> String {
-    let SchemaError::Field { field, error } = error else { return plain_reason(error) };
+    match error {
+        SchemaError::Field { field, error } => field_reason(field, *error),
+        other => plain_reason(other),
+    }
+}
+
+/// The same of a field.
+pub fn field_reason(field: &str, error: CompactError) -> String {
     match error {
         CompactError::Truncated | CompactError::Varint(VarintError::Truncated) => "null".to_owned(),
         CompactError::Null => format!("non-nullable field {field} was serialized as null"),

@@ -84,7 +84,10 @@ impl OldRecord {
         }
     }
 
-    fn time_label(&self) -> Result<&'static str, CompactError> {
+    fn time_label(&self) -> Result<&'static str, OldFault> {
+        if !(0..=1).contains(&self.magic()?) {
+            return Err(OldFault::Magic(self.magic()?));
+        }
         Ok(match (self.magic()?, self.attributes()? & LOG_APPEND_TIME) {
             (0, _) => "NoTimestampType",
             (_, 0) => "CreateTime",
@@ -179,6 +182,8 @@ fn take(mut reader: Reader<'_>) -> Result<Option<&[u8]>, CompactError> {
 
 #[derive(Debug, thiserror::Error)]
 enum OldFault {
+    #[error("format {0} doesn't exist")]
+    Magic(i8),
     #[error("codec {0} doesn't exist")]
     Codec(i8),
     #[error("zstd doesn't exist in the old formats")]
@@ -258,7 +263,10 @@ fn dump_record(
                 .read(record.offset, key, value)
                 .map(Some)
                 .map_err(|error| LogFileError::corrupt(log.path(), error)),
-            (Err(error), _) | (_, Err(error)) => Err(fault(error)),
+            (Err(error), _) | (_, Err(error)) => match decoder.unread(record.offset, &error) {
+                Some(contents) => Ok(Some(contents)),
+                None => Err(fault(error)),
+            },
         },
     };
     let timestamp = record.timestamp().map_err(fault)?;
@@ -365,7 +373,10 @@ mod tests {
     #[test]
     fn format_0_has_no_timestamp() {
         let record = OldRecord::read(&entry(7, 0, 0, b"k", b"v")).expect("well formed");
-        assert_eq!((record.timestamp(), record.time_label()), (Ok(-1), Ok("NoTimestampType")));
+        assert_eq!(record.timestamp(), Ok(-1));
+        assert_eq!(record.time_label().expect("format 0"), "NoTimestampType");
+        let unknown = OldRecord::read(&entry(7, -128, 0, b"k", b"v")).expect("has a head");
+        assert!(matches!(unknown.time_label(), Err(OldFault::Magic(-128))));
         assert_eq!((record.key(), record.value()), (Ok(Some(&b"k"[..])), Ok(Some(&b"v"[..]))));
         let cut = OldRecord::read(&entry(7, 0, 0, b"k", b"v")[..20]).expect("has a head");
         assert!(cut.key_bytes().is_err() && cut.value_bytes().is_err());

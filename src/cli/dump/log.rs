@@ -5,15 +5,16 @@ use std::path::Path;
 
 use super::contents::Decoder;
 use super::items::{self, BatchItem, Control, Form, Item, RecordItem};
-use super::{DumpError, DumpOptions, Findings, Printer, absolute, base_of, java, legacy, shallow};
+use super::{DumpError, DumpOptions, Findings, Printer};
+use super::{absolute, base_of, bytes_of, java, legacy, shallow};
 use crate::cli::flat;
 use crate::cli::log_file::{Found, LogFile, LogFileError};
 use crate::format::batch::{BatchError, BatchHeader, Codec, HEADER_BYTES, MAGIC_V2};
 use crate::format::codec;
 use crate::format::compact::{CompactError, Reader};
-use crate::format::control;
 use crate::format::record::{RecordError, RecordView, RecordsIter};
-use crate::format::schema;
+use crate::format::schema::{self, Value};
+use crate::format::{control, id};
 use crate::units::{ByteCount, Sequence, u64_of, usize_of};
 
 /// Unpacked bytes of one batch, at most: what a signed number of 32 bits counts.
@@ -73,7 +74,10 @@ pub fn dump(
 ) -> Result<(), DumpError> {
     head(path, printer)?;
     let mut log = LogFile::open(path)?;
-    let end = options.max_bytes.map_or(log.length(), |limit| limit.min(log.length()));
+    let end = match options.max_bytes {
+        Some(limit) => bytes_of(path, "--max-bytes", limit)?.min(log.length()),
+        None => log.length(),
+    };
     let mut records = Records {
         printer,
         findings,
@@ -85,7 +89,8 @@ pub fn dump(
     let mut at = 0;
     if is_flat(&mut log)? {
         let bytes = log.bytes(0, log.length())?.to_vec();
-        flat::print(path, &bytes, records.printer.out)
+        let json = records.printer.json;
+        flat::print(path, &bytes, json, records.printer.out)
             .map_err(|it| LogFileError::corrupt(path, it))?;
         return Err(
             LogFileError::corrupt(path, "no Kafka segment, see `uringlog decode-flat`").into()
@@ -113,12 +118,7 @@ pub fn dump(
 /// Whether a file that no batch begins is one of those that `decode-flat` reads.
 fn is_flat(log: &mut LogFile) -> Result<bool, LogFileError> {
     let length = log.length();
-    let begins_with_batch = match log.batch(0, length) {
-        Ok(found) => found.is_some_and(|it| (0..=MAGIC_V2).contains(&it.magic)),
-        Err(LogFileError::Corrupt { .. }) => false,
-        Err(error) => return Err(error),
-    };
-    if begins_with_batch || length == 0 || FLAT_BYTES_MAX < length {
+    if flat::begins_with_batch(log)? || length == 0 || FLAT_BYTES_MAX < length {
         return Ok(false);
     }
     Ok(flat::is_flat(log.bytes(0, length)?))
@@ -259,9 +259,9 @@ fn dump_record(
 }
 
 fn sequence(header: &BatchHeader, record: &RecordView<'_>) -> i32 {
-    match u32::try_from(record.offset_delta) {
-        Ok(delta) if Sequence(0) <= header.base_sequence => header.base_sequence.plus(delta).0,
-        _ => -1,
+    match Sequence(0) <= header.base_sequence {
+        true => header.sequence_at(record.offset_delta).0,
+        false => -1,
     }
 }
 
@@ -269,6 +269,13 @@ fn sequence(header: &BatchHeader, record: &RecordView<'_>) -> i32 {
 fn said_by(record: &RecordView<'_>) -> Result<Control, ControlFault> {
     let kind = control::kind(record.key)?;
     let bytes = record.value.unwrap_or_default();
+    let has_version = matches!(kind, control::ABORT | control::COMMIT);
+    for part in [record.key.unwrap_or_default(), if has_version { bytes } else { &[0; 2] }] {
+        let version = Reader::new(part).i16()?;
+        if version < 0 {
+            return Err(ControlFault::Version(version));
+        }
+    }
     let mut value = Reader::new(bytes);
     let name = match kind {
         control::ABORT | control::COMMIT => {
@@ -283,16 +290,35 @@ fn said_by(record: &RecordView<'_>) -> Result<Control, ControlFault> {
         6 => "KRaftVoters",
         other => return Ok(Control::Unknown(other)),
     };
-    // The version is also the first field.
-    let version = Reader::new(bytes).i16()?;
-    let data = schema::CONTROL.values[&kind].decode_front(version, &mut value)?;
+    // Kafka's tool reads every version as the first one, and shows what later ones have with its
+    // default.
+    let mut data = schema::CONTROL.values[&kind].decode_front(0, &mut value)?;
+    if Reader::new(bytes).i16()? != 0 {
+        add_directories(&mut data);
+    }
     Ok(Control::Kraft(name, data))
+}
+
+/// What a leader change of version 1 says of voters besides.
+fn add_directories(data: &mut Value) {
+    let Some(Value::Number(1..)) = data.get("version") else { return };
+    for list in ["voters", "grantingVoters"] {
+        let Some(Value::List(voters)) = data.get_mut(list) else { continue };
+        for voter in voters {
+            let Value::Struct(fields) = voter else { continue };
+            if fields.len() == 1 {
+                fields.push(("voterDirectoryId", Value::Text(id::encode([0; 16]))));
+            }
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
 enum ControlFault {
     #[error("a control record that is none: {0}")]
     Bytes(#[from] CompactError),
+    #[error("a control record has version {0}, and none is below 0")]
+    Version(i16),
     #[error("a control record: {0}")]
     Record(#[from] schema::SchemaError),
 }

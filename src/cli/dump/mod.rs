@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use items::Item;
 
+use crate::cli::holder;
 use crate::cli::log_file::LogFileError;
 
 /// What the command line says.
@@ -44,10 +45,11 @@ pub struct DumpOptions {
     pub verifies_only: bool,
     /// Only look whether an index would be rebuilt at a start.
     pub checks_sanity: bool,
-    /// Bytes from an index entry's position on in which its batch must lie.
-    pub max_message_bytes: u64,
-    /// Stop when so many bytes of a log were read.
-    pub max_bytes: Option<u64>,
+    /// Bytes from an index entry's position on in which its batch must lie. Below 0, no index with
+    /// entries can be read, as in Kafka.
+    pub max_message_bytes: i64,
+    /// Stop when so many bytes of a log were read. Below 0, none can be.
+    pub max_bytes: Option<i64>,
     /// One JSON object a line instead of Kafka's text.
     pub json: bool,
 }
@@ -154,7 +156,13 @@ pub fn run(
 ) -> Result<(), DumpError> {
     let mut printer = Printer { out, json: options.json, line: String::new() };
     let mut findings = Findings::default();
+    let mut told: Option<&Path> = None;
     for path in &options.files {
+        let folder = path.parent().filter(|it| told != Some(*it));
+        if let Some(held) = folder.and_then(holder::of_partition) {
+            writeln!(complaints, "{}: {held}", path.display())?;
+        }
+        told = path.parent();
         let outcome = dump(path, options, (&mut printer, &mut findings), complaints);
         if outcome.is_err() {
             // What was found before the damage was printed, and belongs before the complaint.
@@ -188,6 +196,12 @@ fn dump(
             Ok(writeln!(complaints, "Ignoring unknown file {}", path.display())?)
         }
     }
+}
+
+/// A number of bytes that the command line gives under this name.
+fn bytes_of(path: &Path, name: &str, number: i64) -> Result<u64, LogFileError> {
+    let what = || format!("can't be read with {name} {number}: a size is 0 or more");
+    u64::try_from(number).map_err(|_| LogFileError::corrupt(path, what()))
 }
 
 /// The base offset in a file's name, which is what stands before the first point.

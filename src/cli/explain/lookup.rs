@@ -75,8 +75,9 @@ fn scan(
         if is_it(&found) {
             writeln!(
                 out,
-                "  {step}. scan: {passed} batches ({} bytes) are passed over; the batch at \
-                 position {} has offsets {} to {}, {} bytes, time {}",
+                "  {step}. scan: {passed} {} passed over ({} bytes); the batch at position {} has \
+                 offsets {} to {}, {} bytes, time {}",
+                if passed == 1 { "batch is" } else { "batches are" },
                 grouped(at - from),
                 grouped(found.at),
                 found.first,

@@ -17,6 +17,7 @@ pub use config::of_topic as configs;
 use segments::Segment;
 
 use crate::broker::config::{ConfigError, ServerConfig, TopicConfigError, TopicConfigs};
+use crate::cli::holder;
 use crate::cli::log_file::LogFileError;
 use crate::format::names::{PartitionDirectory, SegmentFile};
 
@@ -48,10 +49,18 @@ pub enum ExplainError {
     },
     /// Nothing that this explains.
     #[error(
-        "{}: no .log file is here, and no folder named like a partition (topic-0)",
+        "{}: no .log file is here, and no folder named like a partition (topic-0) with one; name \
+         the folder of a partition, a file in it, or a log directory",
         .0.display()
     )]
     NoLog(PathBuf),
+    /// A file, but none of a segment.
+    #[error(
+        "{}: its name is none of a segment's file (00000000000000000000.log); name such a file, \
+         the folder of a partition, or a log directory; `uringlog dump` shows other files of Kafka",
+        .0.display()
+    )]
+    NoSegment(PathBuf),
     /// A file that isn't what its name says.
     #[error(transparent)]
     File(#[from] LogFileError),
@@ -71,7 +80,7 @@ pub enum ExplainError {
 /// # Errors
 /// [`ExplainError`].
 pub fn run(options: &ExplainOptions, out: &mut dyn Write) -> Result<(), ExplainError> {
-    let (folder, segment) = place(&options.path);
+    let (folder, segment) = place(&options.path)?;
     let segments = segments::read(&folder)?;
     if segments.is_empty() {
         return list(&folder, out);
@@ -84,6 +93,9 @@ pub fn run(options: &ExplainOptions, out: &mut dyn Write) -> Result<(), ExplainE
     overrides.extend(options.configs.clone());
     let config = topics.resolve(&overrides);
     picture::draw(&folder, &segments, segment, out)?;
+    if let Some(held) = holder::of_partition(&folder) {
+        writeln!(out, "{held}")?;
+    }
     writeln!(out)?;
     picture::settings(&config, (known.is_some(), &options.configs), out)?;
     if let Some(offset) = options.offset {
@@ -102,15 +114,16 @@ pub fn run(options: &ExplainOptions, out: &mut dyn Write) -> Result<(), ExplainE
 }
 
 /// The partition's folder, and the segment if one of its files was named.
-fn place(path: &Path) -> (PathBuf, Option<i64>) {
+fn place(path: &Path) -> Result<(PathBuf, Option<i64>), ExplainError> {
     let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
     match SegmentFile::parse(name) {
         Some(file) if path.is_file() => {
             let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
             let folder = parent.unwrap_or(Path::new(".")).to_owned();
-            (folder, Some(file.base.to_wire()))
+            Ok((folder, Some(file.base.to_wire())))
         }
-        _ => (path.to_owned(), None),
+        _ if path.is_file() => Err(ExplainError::NoSegment(path.to_owned())),
+        _ => Ok((path.to_owned(), None)),
     }
 }
 
@@ -126,15 +139,17 @@ fn list(folder: &Path, out: &mut dyn Write) -> Result<(), ExplainError> {
             partitions.push((name, segments.len(), segments.iter().map(Segment::bytes).sum()));
         }
     }
-    if partitions.is_empty() {
+    // Folders elsewhere may have such names, too.
+    if partitions.iter().all(|it| it.1 == 0) {
         return Err(ExplainError::NoLog(folder.to_owned()));
     }
     partitions.sort();
-    writeln!(out, "{} partitions; name one of them to have it explained:", partitions.len())?;
+    let count = picture::plural(partitions.len(), "partition");
+    writeln!(out, "{count}; name one of them to have it explained:")?;
     for (name, count, bytes) in partitions {
         let bytes: u64 = bytes;
-        let place = folder.join(name);
-        writeln!(out, "  {}: {count} segments, {}", place.display(), picture::size(bytes))?;
+        let (place, count) = (folder.join(name), picture::plural(count, "segment"));
+        writeln!(out, "  {}: {count}, {}", place.display(), picture::size(bytes))?;
     }
     Ok(())
 }

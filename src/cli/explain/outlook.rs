@@ -10,7 +10,7 @@ use super::time;
 use crate::cli::log_file::read_whole;
 use crate::format::checkpoint;
 use crate::format::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
-use crate::format::names::PartitionDirectory;
+use crate::format::names::{CLUSTER_METADATA, PartitionDirectory};
 use crate::log::LogConfig;
 use crate::log::retention::{self, RetentionView, SegmentInfo};
 use crate::units::{Offset, Timestamp, u64_of};
@@ -29,6 +29,9 @@ pub fn retention(
     out: &mut dyn Write,
 ) -> Result<(), ExplainError> {
     writeln!(out, "Retention")?;
+    if quorum(folder, out)? {
+        return Ok(());
+    }
     let ends = segments.iter().skip(1).map(|it| it.base);
     let ends = ends.chain(segments.last().map(Segment::end));
     let infos: Vec<SegmentInfo> =
@@ -41,7 +44,11 @@ pub fn retention(
         log_start,
     };
     if !config.cleanup_policy.delete {
-        writeln!(out, "  cleanup.policy is compact: whole segments only go with the log start")?;
+        writeln!(
+            out,
+            "  cleanup.policy is {}: whole segments only go with the log start",
+            if config.cleanup_policy.compact { "compact" } else { "empty" },
+        )?;
     }
     let expired = retention::expired(view, config, Timestamp(now));
     for (number, segment) in segments.iter().enumerate().take(expired.count().min(TOLD_MAX)) {
@@ -67,30 +74,70 @@ pub fn retention(
             "  that is all of the log: the active segment is rolled first, and an empty one stays"
         )?);
     };
-    by_time(segment, (config, now), out)?;
+    if !config.cleanup_policy.delete {
+        return Ok(());
+    }
+    if segment.first.is_none() {
+        writeln!(out, "  segment {} is empty and active: it stays", segment.base)?;
+    } else {
+        by_time(segment, expired.count() + 1 == segments.len(), (config, now), out)?;
+    }
     by_size(segments, expired.count(), config, out)
+}
+
+/// Whose segments are deleted by other rules.
+fn quorum(folder: &Path, out: &mut dyn Write) -> Result<bool, ExplainError> {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let name = absolute.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+    if name != format!("{CLUSTER_METADATA}-0") {
+        return Ok(false);
+    }
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|it| it.file_name().to_string_lossy().into_owned());
+    let ends = names.filter_map(|it| {
+        let (end, _) = it.strip_suffix(".checkpoint")?.split_once('-')?;
+        end.parse::<u64>().ok()
+    });
+    let newest = match ends.max() {
+        Some(end) => format!("the newest one here ends with offset {end}"),
+        None => "there is none yet".to_owned(),
+    };
+    writeln!(
+        out,
+        "  this is the quorum's log: retention.* don't count. Kafka deletes sealed segments that \
+         lie before its newest snapshot ({newest}) when they are older than \
+         metadata.max.retention.ms (7 d) or all is more than metadata.max.retention.bytes (100 MiB)"
+    )?;
+    Ok(true)
 }
 
 fn by_time(
     segment: &Segment,
+    is_active: bool,
     (config, now): (&LogConfig, i64),
     out: &mut dyn Write,
 ) -> Result<(), ExplainError> {
-    let Some(limit) = config.retention_ms.filter(|_| config.cleanup_policy.delete) else {
-        return Ok(writeln!(out, "  by time: never")?);
+    let Some(limit) = config.retention_ms else {
+        return Ok(writeln!(out, "  by time: never (retention.ms is unlimited)")?);
     };
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let newest = segment.info(segment.end()).retention_timestamp().0;
     let due = newest.saturating_add(limit).saturating_add(1);
+    let holder = match segment.largest_timestamp {
+        ..0 => "its records have no times, so that its file's last change counts".to_owned(),
+        _ => format!(
+            "its newest record holds it: offset {} of {}",
+            segment.largest_at,
+            time::utc(newest)
+        ),
+    };
     Ok(writeln!(
         out,
-        "  by time: segment {} is the next, at {} (in {}); its newest record holds it: offset {} \
-         of {}",
+        "  by time: segment {}{} is the next, at {} (in {}); {holder}",
         segment.base,
+        if is_active { ", which is rolled then," } else { "" },
         time::utc(due),
         time::span(due.saturating_sub(now)),
-        segment.largest_at,
-        time::utc(newest),
     )?)
 }
 
@@ -100,7 +147,7 @@ fn by_size(
     config: &LogConfig,
     out: &mut dyn Write,
 ) -> Result<(), ExplainError> {
-    let Some(limit) = config.retention_bytes.filter(|_| config.cleanup_policy.delete) else {
+    let Some(limit) = config.retention_bytes else {
         return Ok(writeln!(out, "  by size: never (retention.bytes is unlimited)")?);
     };
     let left: u64 = segments.iter().skip(gone).map(Segment::bytes).sum();
@@ -172,13 +219,69 @@ pub fn roll(
     }
     let room = |entry_bytes: usize, used: usize, kept: u64| {
         let most = config.segment_index_bytes.0 / u64_of(entry_bytes);
-        grouped(most.saturating_sub(u64_of(used) + kept))
+        most.saturating_sub(u64_of(used) + kept)
     };
-    Ok(writeln!(
+    let offsets = room(OFFSET_ENTRY_BYTES, active.offsets.len(), 0);
+    let times = room(TIME_ENTRY_BYTES, active.times.len(), 1);
+    writeln!(
         out,
         "  - comes when an index is full: there is room for {} entries in the offset index and {} \
          in the time index",
-        room(OFFSET_ENTRY_BYTES, active.offsets.len(), 0),
-        room(TIME_ENTRY_BYTES, active.times.len(), 1),
-    )?)
+        grouped(offsets),
+        grouped(times),
+    )?;
+    let left = Left {
+        bytes: config.segment_bytes.0.saturating_sub(active.bytes()),
+        segment_ms: limit,
+        entries: offsets.min(times),
+        entry_bytes: config.index_interval_bytes.0,
+    };
+    Ok(writeln!(out, "  {}", first_reason(active, left, now))?)
+}
+
+/// What the active segment still has room for.
+#[derive(Clone, Copy)]
+struct Left {
+    bytes: u64,
+    segment_ms: i64,
+    entries: u64,
+    /// Bytes of batches between two entries, at least.
+    entry_bytes: u64,
+}
+
+/// Which of the reasons comes first when records go on to come as they did.
+fn first_reason(active: &Segment, left: Left, now: i64) -> String {
+    let Some(first) = active.first.filter(|it| 0 <= it.max_timestamp) else {
+        return "which of them comes first can't be told: the first batch has no time".to_owned();
+    };
+    let due = first.max_timestamp.saturating_add(left.segment_ms);
+    if due < now {
+        return "the time comes first: it is over, and the next batch of now rolls the segment"
+            .to_owned();
+    }
+    let newest = active.largest_timestamp;
+    let span = newest.saturating_sub(first.first_timestamp);
+    let Some(span) = u64::try_from(span).ok().filter(|it| 0 < *it) else {
+        return "the time comes first unless more records come: those here are of one moment"
+            .to_owned();
+    };
+    // Of what comes at the pace of the segment so far.
+    let until = |room: u64| {
+        let ms = u128::from(room) * u128::from(span) / u128::from(active.bytes().max(1));
+        newest.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX))
+    };
+    let entries = u64_of(active.offsets.len().max(1));
+    let entry_bytes = left.entry_bytes.max(active.bytes() / entries);
+    let candidates = [
+        (until(left.bytes), "the size"),
+        (due, "the time"),
+        (until(left.entries.saturating_mul(entry_bytes)), "a full index"),
+    ];
+    let (at, what) = candidates.into_iter().min_by_key(|it| it.0).expect("there are three");
+    format!(
+        "at the pace of its records so far ({} bytes in {}) {what} comes first, about {}",
+        grouped(active.bytes()),
+        time::span(i64::try_from(span).unwrap_or(i64::MAX)),
+        time::utc(at),
+    )
 }

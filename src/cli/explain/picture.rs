@@ -26,6 +26,11 @@ pub fn size(bytes: u64) -> String {
     format!("{left} {unit}")
 }
 
+/// So many of a thing.
+pub fn plural(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Digits in groups of three.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -53,28 +58,27 @@ pub fn draw(
     let bytes = segments.iter().map(Segment::bytes).sum();
     writeln!(
         out,
-        "{}: {} in {} segment{}, offsets from {}, the next one is {}",
+        "{}: {} in {}, offsets from {}, the next one is {}",
         folder.display(),
         size(bytes),
-        segments.len(),
-        if segments.len() == 1 { "" } else { "s" },
+        plural(segments.len(), "segment"),
         first.base,
         last.end(),
     )?;
     writeln!(out)?;
     let shown = shown(segments.len());
-    let mut rows = vec![String::new(); 5];
+    let mut rows = vec![String::new(); 7];
     for (at, number) in shown.iter().enumerate() {
         let segment = &segments[*number];
         let is_last = number + 1 == segments.len();
         if at != 0 && shown[at - 1] + 1 != *number {
-            for (row, text) in rows.iter_mut().zip(["+- ... ", "|", "|", "|", "+------"]) {
+            let between = ["+- ... ", "|", "|", "|", "|", "|", "+------"];
+            for (row, text) in rows.iter_mut().zip(between) {
                 row.push_str(&format!("{text:7}"));
             }
         }
         let mark = if chosen == Some(segment.base) { "*" } else { "" };
-        let largest = time::utc(segment.largest_timestamp);
-        let (day, clock) = largest.split_once(' ').unwrap_or((&largest, ""));
+        let times = span(segment);
         let head = format!("+- {}{mark} ", segment.base);
         rows[0].push_str(&format!("{head:-<BOX_WIDTH$}"));
         let about = if is_last {
@@ -82,17 +86,20 @@ pub fn draw(
         } else {
             size(segment.bytes())
         };
-        for (row, text) in rows[1..4].iter_mut().zip([about.as_str(), day, clock]) {
+        for (row, text) in rows[1..6].iter_mut().zip([about].iter().chain(&times)) {
             row.push_str(&format!("| {text:width$}", width = BOX_WIDTH - 2));
         }
-        rows[4].push_str(&format!("+{:-<width$}", "", width = BOX_WIDTH - 1));
+        rows[6].push_str(&format!("+{:-<width$}", "", width = BOX_WIDTH - 1));
     }
     rows[0].push('>');
-    rows[4].push('>');
+    rows[6].push('>');
     for row in rows {
         writeln!(out, "  {}", row.trim_end())?;
     }
-    writeln!(out, "  base offset and size of each segment, time (UTC) of its newest record")?;
+    writeln!(
+        out,
+        "  base offset and size of each segment, times (UTC) of its first record and of its newest"
+    )?;
     if let Some(segment) = segments.iter().find(|it| Some(it.base) == chosen) {
         writeln!(
             out,
@@ -106,6 +113,22 @@ pub fn draw(
         )?;
     }
     Ok(())
+}
+
+/// The times of a segment in four short lines.
+fn span(segment: &Segment) -> [String; 4] {
+    let Some(first) = segment.first else { return ["no records", "", "", ""].map(str::to_owned) };
+    if segment.largest_timestamp < 0 {
+        return ["no times", "", "", ""].map(str::to_owned);
+    }
+    let parts = |ms: i64| {
+        let text = time::utc(ms);
+        let (day, clock) = text.split_once(' ').unwrap_or((&text, ""));
+        (day.to_owned(), clock.to_owned())
+    };
+    let ((day, clock), (to_day, to_clock)) =
+        (parts(first.first_timestamp), parts(segment.largest_timestamp));
+    [day, format!("{clock} to"), to_day, to_clock]
 }
 
 /// The numbers of the segments that are drawn.
@@ -126,13 +149,18 @@ pub fn settings(
     (is_known, given): (bool, &BTreeMap<String, String>),
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let source = if is_known { "the metadata beside it" } else { "Kafka's defaults" };
+    let source = if is_known {
+        "the topic's configs in the metadata beside it and Kafka's defaults"
+    } else {
+        "Kafka's defaults"
+    };
     let more = if given.is_empty() { "" } else { " and --config" };
     let limit = |it: Option<u64>| it.map_or("unlimited".to_owned(), |it| it.to_string());
     writeln!(
         out,
         "reckoned by {source}{more}: segment.bytes {}, segment.ms {}, index.interval.bytes {}, \
-         retention.ms {}, retention.bytes {}",
+         retention.ms {}, retention.bytes {}; what server.properties says is not known here, give \
+         it with --config NAME=VALUE",
         config.segment_bytes,
         config.segment_ms,
         config.index_interval_bytes,

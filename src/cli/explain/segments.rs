@@ -20,6 +20,8 @@ pub struct Batch {
     pub size: u64,
     pub first: i64,
     pub last: i64,
+    /// Of its first record, as far as the header says it.
+    pub first_timestamp: i64,
     pub max_timestamp: i64,
 }
 
@@ -141,7 +143,8 @@ pub fn batch(log: &mut LogFile, at: u64) -> Result<Option<Batch>, LogFileError> 
     if magic < MAGIC_V2 {
         let old = dump::old_batch(log, found)?;
         let (first, last, max_timestamp) = (old.first_offset, old.last_offset, old.max_timestamp);
-        return Ok(Some(Batch { at, size, first, last, max_timestamp }));
+        let first_timestamp = max_timestamp;
+        return Ok(Some(Batch { at, size, first, last, first_timestamp, max_timestamp }));
     }
     match log.header(found) {
         Ok((header, _)) => Ok(Some(Batch {
@@ -149,6 +152,11 @@ pub fn batch(log: &mut LogFile, at: u64) -> Result<Option<Batch>, LogFileError> 
             size,
             first: offset,
             last: offset.wrapping_add(header.last_offset_delta.into()),
+            // The base is another time in a batch that the cleaner or the broker has stamped.
+            first_timestamp: match header.has_delete_horizon() || header.is_log_append_time() {
+                true => header.max_timestamp.0,
+                false => header.base_timestamp.0,
+            },
             max_timestamp: header.max_timestamp.0,
         })),
         Err(LogFileError::Corrupt { .. }) => Ok(None),

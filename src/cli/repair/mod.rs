@@ -18,6 +18,7 @@ use checkpoints::Repaired;
 
 use crate::broker::config::{ServerConfig, TopicConfigs};
 use crate::cli::explain;
+use crate::cli::holder;
 use crate::cli::log_file::read_whole;
 use crate::disk::Disk;
 use crate::disk::lock::{DirectoryLock, LockError};
@@ -64,13 +65,20 @@ pub enum RepairError {
     #[error("{} is there already: name a folder that isn't", .0.display())]
     Exists(PathBuf),
     /// A copy inside of what is copied.
-    #[error("{} lies inside of the directory that is repaired", .0.display())]
+    #[error(
+        "{} lies inside of the directory that is repaired: name a place outside of it",
+        .0.display()
+    )]
     Inside(PathBuf),
     /// A server runs on the directory.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// Nothing to repair.
-    #[error("{} is no log directory and no folder of a partition", .0.display())]
+    #[error(
+        "{} is no log directory and no folder of a partition: there is no .log file in it, nor in \
+         a folder named like a partition (topic-0); name one with",
+        .0.display()
+    )]
     NoLogs(PathBuf),
     /// Standard output can't be written.
     #[error("cannot write to standard output: {0}")]
@@ -124,6 +132,11 @@ pub fn run(options: &RepairOptions, out: &mut dyn Write) -> Result<Outcome, Repa
             (source.clone(), Some(DirectoryLock::acquire(&root)?))
         }
     };
+    let held = match (&options.to, is_single) {
+        (None, _) => None,
+        (Some(_), true) => holder::of_partition(source),
+        (Some(_), false) => holder::of(source),
+    };
     let folders = if is_single { vec![target.clone()] } else { partitions(&target)? };
     if folders.is_empty() {
         return Err(RepairError::NoLogs(source.clone()));
@@ -133,6 +146,9 @@ pub fn run(options: &RepairOptions, out: &mut dyn Write) -> Result<Outcome, Repa
         remove(&target.join(clean_shutdown::FILE_NAME))?;
     }
     let (mut outcome, mut report, mut repaired) = (Outcome::default(), Vec::new(), Vec::new());
+    if let Some(held) = held {
+        writeln!(report, "{}: {held}", source.display())?;
+    }
     for folder in &folders {
         match repair(folder, options, &mut outcome, &mut report) {
             Ok(found) => repaired.extend(found),
@@ -151,7 +167,8 @@ pub fn run(options: &RepairOptions, out: &mut dyn Write) -> Result<Outcome, Repa
         }
     }
     let (count, Outcome { lossy, failed }) = (folders.len(), outcome);
-    writeln!(report, "{count} partitions: {lossy} with losses, {failed} not repaired")?;
+    let partitions = if count == 1 { "partition" } else { "partitions" };
+    writeln!(report, "{count} {partitions}: {lossy} with losses, {failed} not repaired")?;
     out.write_all(&report)?;
     let beside = backups.or_else(|| options.to.clone()).unwrap_or_default();
     let path = beside.join(REPORT_FILE);

@@ -10,6 +10,9 @@ use crate::format::checkpoint::{self, EpochStart};
 #[derive(Debug, Default)]
 pub struct Changes(Vec<Change>);
 
+/// Of batches from before there were leader epochs.
+pub const NONE: i32 = -1;
+
 /// Batches one after the other that have the same epoch.
 #[derive(Clone, Copy, Debug)]
 struct Change {
@@ -56,16 +59,35 @@ pub fn read(path: &Path, findings: &mut Vec<Finding>) -> Vec<EpochStart> {
 }
 
 /// Batches must carry the epoch that the file says for their offset. A file that says nothing of an
-/// offset can't be held against it: Kafka forgets epochs that ended before the log start.
-pub fn check(log: &Path, changes: &Changes, entries: &[EpochStart]) -> Vec<Finding> {
+/// offset can't be held against it: Kafka forgets epochs that ended before the log start. Nor do
+/// they fall from batch to batch; `newest` is that of the segments before.
+pub fn check(
+    log: &Path,
+    changes: &Changes,
+    entries: &[EpochStart],
+    newest: &mut i32,
+) -> Vec<Finding> {
     let mut found = Limited::new(log);
     for &Change { epoch, base, last } in &changes.0 {
+        if epoch < NONE {
+            let what = format!("the batch with offset {base} carries leader epoch {epoch}");
+            found.damage(None, what);
+            continue;
+        }
+        if epoch < *newest && NONE < epoch {
+            let what = format!(
+                "the batch with offset {base} carries leader epoch {epoch}, and one before it \
+                 {newest}"
+            );
+            found.damage(None, what);
+        }
+        *newest = epoch.max(*newest);
         let told = |offset: i64| {
             let entry = entries.iter().rev().find(|it| it.start.to_wire() <= offset);
             entry.map(|it| it.epoch.0)
         };
         for offset in [base, last] {
-            if let Some(expected) = told(offset).filter(|it| 0 <= epoch && *it != epoch) {
+            if let Some(expected) = told(offset).filter(|it| NONE < epoch && *it != epoch) {
                 found.damage(
                     None,
                     format!(
@@ -78,4 +100,24 @@ pub fn check(log: &Path, changes: &Changes, entries: &[EpochStart]) -> Vec<Findi
         }
     }
     found.into_findings()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(epochs: &[i32]) -> usize {
+        let mut changes = Changes::default();
+        for (epoch, base) in epochs.iter().zip((0..).step_by(10)) {
+            changes.note(*epoch, base, base + 9);
+        }
+        check(Path::new("0.log"), &changes, &[], &mut { NONE }).len()
+    }
+
+    #[test]
+    fn epochs_never_fall_where_the_file_says_nothing_either() {
+        assert_eq!(found(&[-1, -1, 0, 0, 3, 7]), 0);
+        assert_eq!(found(&[0, 1 << 27, 0, 0]), 1);
+        assert_eq!(found(&[0, 0, i32::MIN, 0]), 1);
+    }
 }

@@ -8,6 +8,7 @@ pub mod args;
 mod epochs;
 mod finding;
 mod index;
+mod look;
 mod partition;
 mod root;
 mod segment;
@@ -22,7 +23,8 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use finding::{Finding, Kind};
-use partition::{Partition, Walked};
+use look::Look;
+use partition::Walked;
 
 use crate::format::schema::Value;
 
@@ -75,7 +77,7 @@ pub enum VerifyError {
     /// Neither partitions nor segments are in it.
     #[error(
         "{} is no log directory: there is no folder named like a partition (topic-0) in it, and \
-         no .log file",
+         no .log file; name a log directory or the folder of a partition",
         .0.display()
     )]
     NoLogs(PathBuf),
@@ -100,14 +102,17 @@ struct Counts {
 pub fn run(options: &VerifyOptions, out: &mut dyn Write) -> Result<Verdict, VerifyError> {
     let started = Instant::now();
     let mut findings = Vec::new();
-    let mut partitions = partitions(&options.directory, &mut findings)?;
+    let mut looks = looks(&options.directory, &mut findings)?;
     // Before the logs, which may grow meanwhile: what it promises must be there.
     let at_root = root::Root::read(&options.directory, &mut findings);
-    walk(&mut partitions, options);
-    let mut counts = Counts { partitions: partitions.len(), ..Counts::default() };
-    for partition in &mut partitions {
-        let cleaned = at_root.as_ref().and_then(|it| it.cleaned_up_to(partition));
-        partition.check(cleaned, &mut findings);
+    walk(&mut looks, options);
+    let mut counts = Counts { partitions: looks.len(), ..Counts::default() };
+    for look in &mut looks {
+        let cleaned = at_root.as_ref().and_then(|it| it.cleaned_up_to(&look.partition));
+        look.check(cleaned);
+        look.settle(cleaned, |again| walk(std::slice::from_mut(again), options));
+        findings.append(&mut look.findings);
+        let partition = &look.partition;
         counts.segments += partition.segments.len();
         for walked in partition.walked() {
             counts.batches += walked.batches;
@@ -115,7 +120,7 @@ pub fn run(options: &VerifyOptions, out: &mut dyn Write) -> Result<Verdict, Veri
         }
     }
     if let Some(root) = at_root {
-        root.check(&partitions, &mut findings);
+        root.check(looks.iter().map(|it| &it.partition), &mut findings);
     }
     findings.sort_by(|a, b| (&a.path, a.position).cmp(&(&b.path, b.position)));
     report(options, &findings, (counts, started.elapsed().as_secs_f64()), out)?;
@@ -133,10 +138,7 @@ fn verdict(findings: &[Finding]) -> Verdict {
     }
 }
 
-fn partitions(
-    directory: &Path,
-    findings: &mut Vec<Finding>,
-) -> Result<Vec<Partition>, VerifyError> {
+fn looks(directory: &Path, findings: &mut Vec<Finding>) -> Result<Vec<Look>, VerifyError> {
     let unreadable = |error| VerifyError::Read { path: directory.to_owned(), error };
     let mut folders = Vec::new();
     let mut has_segments = false;
@@ -148,7 +150,7 @@ fn partitions(
         }
     }
     if has_segments {
-        return Ok(vec![Partition::list(directory, findings)]);
+        return Ok(vec![Look::at(directory)]);
     }
     folders.sort();
     let is_partition = |path: &PathBuf| root::partition_of(path).is_some();
@@ -157,37 +159,36 @@ fn partitions(
     }
     let (logs, strangers): (Vec<_>, Vec<_>) = folders.into_iter().partition(is_partition);
     findings.extend(strangers.into_iter().filter_map(|path| root::stranger(&path)));
-    Ok(logs.iter().map(|path| Partition::list(path, findings)).collect())
+    Ok(logs.iter().map(|path| Look::at(path)).collect())
 }
 
 /// Reads all segments, some at the same time.
-fn walk(partitions: &mut [Partition], options: &VerifyOptions) {
-    let jobs: Vec<(usize, usize)> = partitions
+fn walk(looks: &mut [Look], options: &VerifyOptions) {
+    let segments = |look: &Look| look.partition.segments.len();
+    let jobs: Vec<(usize, usize)> = looks
         .iter()
         .enumerate()
-        .flat_map(|(number, partition)| (0..partition.segments.len()).map(move |it| (number, it)))
+        .flat_map(|(number, look)| (0..segments(look)).map(move |it| (number, it)))
         .collect();
-    let total = partitions.iter().flat_map(|it| &it.segments).map(|it| it.bytes).sum();
+    let total = looks.iter().flat_map(|it| &it.partition.segments).map(|it| it.bytes).sum();
     let progress = bar(total);
     let next = AtomicUsize::new(0);
     let walked: Mutex<Vec<(usize, usize, Walked)>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..options.threads.min(jobs.len()) {
             scope.spawn(|| {
-                while let Some(&(partition, segment)) =
-                    jobs.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    let listed = &partitions[partition];
+                while let Some(&(look, segment)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let listed = &looks[look].partition;
                     let outcome = segment::walk(listed, segment, options.is_deep, &progress);
                     let mut walked = walked.lock().expect("no thread panics with it");
-                    walked.push((partition, segment, outcome));
+                    walked.push((look, segment, outcome));
                 }
             });
         }
     });
     progress.finish_and_clear();
-    for (partition, segment, outcome) in walked.into_inner().expect("all threads are over") {
-        partitions[partition].segments[segment].walked = Some(outcome);
+    for (look, segment, outcome) in walked.into_inner().expect("all threads are over") {
+        looks[look].partition.segments[segment].walked = Some(outcome);
     }
 }
 
@@ -232,9 +233,9 @@ fn report(
     }
     writeln!(
         out,
-        "{} partitions, {} segments, {} batches, {} bytes in {seconds:.1} s: {}, {}{}",
-        counts.partitions,
-        counts.segments,
+        "{}, {}, {} batches, {} bytes in {seconds:.1} s: {}, {}{}",
+        plural(counts.partitions, "partition"),
+        plural(counts.segments, "segment"),
         counts.batches,
         counts.bytes,
         plural(damages, "finding"),
@@ -249,6 +250,7 @@ fn plural(count: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::partition::Partition;
     use super::*;
 
     /// A running server removes folders while this looks: nothing is wrong with them, nor is there

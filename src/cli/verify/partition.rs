@@ -11,6 +11,7 @@ use super::transactions::{self, Event};
 use crate::cli::log_file::{LogFile, LogFileError};
 use crate::format::names::{DirectoryState, FileKind, SegmentFile, Suffix};
 use crate::format::{partition_metadata, producer_snapshot};
+use crate::units::u64_of;
 
 const EPOCHS: &str = "leader-epoch-checkpoint";
 /// Files of a partition that belong to no segment; `quorum-state` is KRaft's.
@@ -160,9 +161,11 @@ impl Partition {
         self.check_metadata(findings);
         self.check_gaps(cleaned, findings);
         let entries = epochs::read(&self.path.join(EPOCHS), findings);
+        let mut newest = epochs::NONE;
         for segment in &self.segments {
             if let Some(walked) = &segment.walked {
-                findings.extend(epochs::check(&segment.paths.log, &walked.epochs, &entries));
+                let (log, changes) = (&segment.paths.log, &walked.epochs);
+                findings.extend(epochs::check(log, changes, &entries, &mut newest));
             }
         }
         let open = self.check_snapshots(findings);
@@ -217,20 +220,25 @@ impl Partition {
         let (start, end) = self.range();
         let mut open = Vec::new();
         for (offset, path) in &self.snapshots {
-            let entries = match index::read(path) {
-                Ok(bytes) => producer_snapshot::decode(&bytes.unwrap_or_default()),
+            let bytes = match index::read(path) {
+                Ok(bytes) => bytes.unwrap_or_default(),
                 Err(finding) => {
                     findings.push(finding);
                     continue;
                 }
             };
-            let entries = match entries {
+            let entries = match producer_snapshot::decode(&bytes) {
                 Ok(entries) => entries,
                 Err(error) => {
                     findings.push(Finding::damage(path, None, error));
                     continue;
                 }
             };
+            let used = producer_snapshot::file_bytes(entries.len());
+            if used != bytes.len() {
+                let what = format!("{} bytes behind its producers", bytes.len() - used);
+                findings.push(Finding::damage(path, Some(u64_of(used)), what));
+            }
             if end < *offset && self.is_log() {
                 let what = format!("state at {offset}, but the log ends with {end}");
                 findings.push(Finding::damage(path, None, what));

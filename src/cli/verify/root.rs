@@ -1,13 +1,12 @@
 //! What lies at the root of a log directory: checkpoints, and who holds it.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::finding::{Finding, Limited};
 use super::index;
 use super::partition::Partition;
+use crate::cli::holder;
 use crate::format::checkpoint::{self, PartitionOffset};
 use crate::format::names::{CLUSTER_METADATA, DirectoryState, PartitionDirectory};
 use crate::format::{clean_shutdown, properties};
@@ -61,7 +60,8 @@ impl Root {
             }
         }
         check_small(directory, findings);
-        findings.extend(holder(directory));
+        let held = holder::of(directory);
+        findings.extend(held.map(|it| Finding::note(directory, it)));
         Some(Root { path: directory.to_owned(), files })
     }
 
@@ -73,18 +73,23 @@ impl Root {
     }
 
     /// What the files say of partitions must fit these.
-    pub fn check(&self, partitions: &[Partition], findings: &mut Vec<Finding>) {
+    pub fn check<'a>(
+        &self,
+        partitions: impl Iterator<Item = &'a Partition> + Clone,
+        findings: &mut Vec<Finding>,
+    ) {
         for (name, lines) in &self.files {
             let path = self.path.join(name);
             let mut found = Limited::new(&path);
-            let mut elsewhere = 0_u64;
+            let (mut elsewhere, mut passed) = (0_u64, 0_u64);
             for line in lines {
                 let of =
                     |it: &&Partition| partition_of(&it.path).is_some_and(|of| is_of(line, &of));
-                match partitions.iter().find(of) {
+                match partitions.clone().find(of) {
                     None => elsewhere += 1,
+                    Some(partition) if is_passed(name, line, partition) => passed += 1,
                     Some(partition) => {
-                        if let Some(what) = misfit(name, line, partition) {
+                        if let Some(what) = misfit(line, partition) {
                             found.damage(None, what);
                         }
                     }
@@ -93,6 +98,13 @@ impl Root {
             findings.extend(found.into_findings());
             if elsewhere != 0 {
                 let what = format!("{elsewhere} lines are of partitions that are not here");
+                findings.push(Finding::note(&path, what));
+            }
+            if passed != 0 {
+                let what = format!(
+                    "{passed} lines lie before the first segment, as when retention has deleted \
+                     segments since they were written"
+                );
                 findings.push(Finding::note(&path, what));
             }
         }
@@ -104,20 +116,19 @@ fn is_of(line: &PartitionOffset, partition: &PartitionDirectory) -> bool {
         && (&line.topic, line.partition) == (&partition.topic, partition.partition)
 }
 
-/// A recovery point or a start behind the log's end can't be; a high watermark may be, when the
-/// end was lost with the power.
-fn misfit(name: &str, line: &PartitionOffset, partition: &Partition) -> Option<String> {
-    if !partition.is_seen {
-        return None;
-    }
-    let (start, end) = partition.range();
-    let offset = line.offset.to_wire();
-    let about = format!("{}-{} {offset}", line.topic, line.partition);
-    if end < offset {
-        return Some(format!("{about}: the log ends with {end}"));
-    }
-    (name == LOG_STARTS && offset < start)
-        .then(|| format!("{about}: the first segment begins with {start}"))
+/// Whether segments were deleted behind a log start: Kafka writes its file every minute, and
+/// deletes meanwhile.
+fn is_passed(name: &str, line: &PartitionOffset, partition: &Partition) -> bool {
+    name == LOG_STARTS && partition.is_seen && line.offset.to_wire() < partition.range().0
+}
+
+/// A recovery point, a start or a high watermark behind the log's end can't be, unless the end was
+/// lost with the power.
+fn misfit(line: &PartitionOffset, partition: &Partition) -> Option<String> {
+    let end = partition.range().1;
+    let PartitionOffset { topic, partition: number, offset } = line;
+    (partition.is_seen && end < offset.to_wire())
+        .then(|| format!("{topic}-{number} {offset}: the log ends with {end}"))
 }
 
 fn check_small(directory: &Path, findings: &mut Vec<Finding>) {
@@ -154,21 +165,4 @@ fn check_small(directory: &Path, findings: &mut Vec<Finding>) {
                     recover` brings them there";
         findings.push(Finding::note(directory, what));
     }
-}
-
-/// Whether a process holds `.lock`: what it writes meanwhile may look torn. Asked without touching
-/// the file: `/proc/locks` names its inode.
-fn holder(directory: &Path) -> Option<Finding> {
-    let lock = fs::metadata(directory.join(".lock")).ok()?;
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let inode = lock.st_ino().to_string();
-    let held = locks.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, "POSIX", _, "WRITE", process, file, ..] = words[..] else { return None };
-        (file.rsplit(':').next()? == inode).then(|| process.to_owned())
-    })?;
-    let what = format!(
-        "process {held} holds this directory: what it writes while this looks may seem damaged"
-    );
-    Some(Finding::note(directory, what))
 }

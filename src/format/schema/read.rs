@@ -53,21 +53,31 @@ impl Encoding {
             }
         }
         if self.is_flexible {
-            let mut found = Ok(());
-            reader.tagged(|tag, mut bytes| {
-                let known = fields.iter().position(|it| it.tag_in(self.version) == Some(tag));
-                if let Some(at) = known {
-                    match self.field(&fields[at], &mut bytes) {
-                        Ok(value) => values[at] = fields[at].unless_default(value),
-                        Err(error) => found = Err(error),
-                    }
-                }
-                Ok(())
-            })?;
-            found?;
+            self.tagged(fields, &mut values, reader)?;
         }
         let named = fields.iter().zip(values);
         Ok(Value::Struct(named.filter_map(|(it, value)| Some((it.name, value?))).collect()))
+    }
+
+    /// As Kafka's generated code goes through them: in any order, the last one of a tag counts, and
+    /// of a known one the size is not looked at.
+    fn tagged(
+        self,
+        fields: &[Field],
+        values: &mut [Option<Value>],
+        reader: &mut Reader<'_>,
+    ) -> Result<(), SchemaError> {
+        for _ in 0..reader.uvarint()? {
+            let (tag, size) = (reader.uvarint()?, reader.uvarint()?);
+            match fields.iter().position(|it| it.tag_in(self.version) == Some(tag)) {
+                Some(at) => {
+                    let value = self.field(&fields[at], reader)?;
+                    values[at] = fields[at].unless_default(value);
+                }
+                None => drop(reader.take(usize_of(size.into()))?),
+            }
+        }
+        Ok(())
     }
 
     fn field(self, field: &Field, reader: &mut Reader<'_>) -> Result<Value, SchemaError> {
@@ -199,6 +209,12 @@ mod tests {
         let value = METADATA.values[&5].decode(0, &bytes).expect("a change");
         let zero = "AAAAAAAAAAAAAAAAAAAAAA";
         let expected = format!(r#"{{"partitionId":7,"topicId":"{zero}","isr":[1]}}"#);
+        assert_eq!(value.to_json(), expected);
+        // The same with the tags the other way round, an unknown one between, a wrong size.
+        bytes.truncate(20);
+        bytes.extend_from_slice(&[3, 1, 4, 0xff, 0xff, 0xff, 0xfe, 9, 2, 7, 7]);
+        bytes.extend_from_slice(&[0, 99, 2, 0, 0, 0, 1]);
+        let value = METADATA.values[&5].decode(0, &bytes).expect("a change");
         assert_eq!(value.to_json(), expected);
     }
 

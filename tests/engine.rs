@@ -3,6 +3,7 @@
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use uringlog::disk::Place;
 use uringlog::disk::faults::FaultHook;
 use uringlog::format::batch::{Codec, RecordBatch};
 use uringlog::format::names::TopicName;
@@ -150,4 +151,38 @@ fn a_read_that_is_given_up_stops_no_other() {
         assert!(within("the stop", engine.close()).await.is_empty());
     });
     run.expect("a runtime");
+}
+
+/// Begins something, and gives it up before its end.
+fn give_up(what: &str, begun: impl Future) {
+    let mut begun = Box::pin(begun);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(begun.as_mut().poll(&mut context).is_pending(), "{what} was over at once");
+}
+
+/// Ctrl-C during a creation once left a log whose plan nobody brought to its end, and the stop
+/// waited for it for ever. So did the renaming of a partition that is deleted.
+#[test]
+fn what_is_given_up_is_carried_out_and_the_engine_stops() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let options = EngineOptions::new(directory.path(), EngineKind::Ring);
+    let run = edge::run(EdgeKind::Uring, async {
+        let engine = Engine::start(options).expect("io_uring");
+        let spec = |number| PartitionSpec {
+            partition: PartitionId(number),
+            ..PartitionSpec::new(TopicName::new("topic").expect("a name"), DEVICE)
+        };
+        let retired = within("creating", engine.create(spec(0))).await.expect("created");
+        let place = Place { directory: directory.path().into(), name: "renamed".into() };
+        give_up("a renaming", retired.retire(place));
+        give_up("a creation", engine.create(spec(1)));
+        let failed = within("the stop", engine.close()).await;
+        assert!(failed.is_empty(), "{failed:?}");
+    });
+    run.expect("a runtime");
+    let is_there = |name: &str| directory.path().join(name).is_dir();
+    assert_eq!(
+        [is_there("topic-0"), is_there("renamed"), is_there("topic-1")],
+        [false, true, true]
+    );
 }

@@ -2,15 +2,20 @@
 
 use std::rc::Rc;
 
+use tokio::sync::oneshot;
+
 use crate::disk::plan::Steps;
 use crate::disk::{DiskError, Plan, Step};
 use crate::log::PartitionLog;
+use crate::shard::edge;
 use crate::shard::engine::{Core, Engine, PartitionSpec, now};
 use crate::shard::error::EngineError;
 use crate::shard::partition::{Partition, PartitionCell};
 
 impl Engine {
-    /// Makes a new partition: its directory and first files are there when this returns.
+    /// Makes a new partition: its directory and first files are there when this returns. In a task
+    /// of its own: whoever wants it may give up, and a log whose plan nobody brings to its end could
+    /// never be closed.
     ///
     /// # Errors
     /// [`EngineError::Disk`], [`EngineError::Stopped`].
@@ -22,11 +27,20 @@ impl Engine {
         let (number, spec, directory) = self.core.name(spec);
         let (log, plan) = PartitionLog::create(spec, now());
         let cell = self.core.add(number, log, directory);
-        if let Err(error) = self.core.made(&cell, plan).await {
-            self.core.forget(&cell);
-            return Err(EngineError::Disk { directory: cell.directory.to_path_buf(), error });
+        let (core, making) = (self.core.clone(), cell.clone());
+        let (outcome, made) = oneshot::channel();
+        edge::spawn(async move {
+            let made = core.made(&making, plan).await;
+            if made.is_err() {
+                core.forget(&making);
+            }
+            // Whoever waited may have given up.
+            let _ = outcome.send(made);
+        });
+        match made.await.expect("the task lives as long as its runtime") {
+            Ok(()) => Ok(Partition::new(self.core.clone(), cell)),
+            Err(error) => Err(EngineError::Disk { directory: cell.directory.to_path_buf(), error }),
         }
-        Ok(Partition::new(self.core.clone(), cell))
     }
 }
 

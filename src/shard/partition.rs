@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::disk::{DiskError, FileId, Finished, Lane, Place, Plan, Step};
 use crate::format::batch::RecordBatch;
@@ -21,6 +21,7 @@ use crate::log::{
     AdvanceError, AppendError, Appended, Completed, Cursors, Journal, LogConfig, LogState,
     PartitionLog,
 };
+use crate::shard::edge;
 use crate::shard::engine::{Core, now};
 use crate::shard::error::EngineError;
 use crate::shard::stats::Stats;
@@ -415,7 +416,8 @@ impl Partition {
     }
 
     /// The topic is deleted: the directory takes Kafka's `-delete` name, waiters are told. The
-    /// files are removed later, by whoever sweeps such directories.
+    /// files are removed later, by whoever sweeps such directories. Once begun it is carried out,
+    /// even if whoever wants it gives up.
     ///
     /// # Errors
     /// [`EngineError::Disk`] when the renaming fails.
@@ -423,11 +425,18 @@ impl Partition {
         self.core.drained(&self.cell).await;
         let plan = self.cell.log.borrow_mut().retire(renamed);
         self.cell.waiting.borrow_mut().release_all();
-        let finished = self.core.run(plan).await;
-        let result = finished.result;
-        self.cell.log.borrow_mut().complete(finished, now());
-        self.core.forget(&self.cell);
-        self.cell.told_idle();
+        let (running, partition) = (self.core.run(plan), self.clone());
+        let (outcome, retired) = oneshot::channel();
+        edge::spawn(async move {
+            let finished = running.await;
+            let result = finished.result;
+            partition.cell.log.borrow_mut().complete(finished, now());
+            partition.core.forget(&partition.cell);
+            partition.cell.told_idle();
+            // Whoever waited may have given up.
+            let _ = outcome.send(result);
+        });
+        let result = retired.await.expect("the task lives as long as its runtime");
         result.map_err(|failure| self.disk_error(failure.error))
     }
 

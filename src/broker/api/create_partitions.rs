@@ -3,9 +3,9 @@
 //! - The answer leaves when every shard has made its new partitions.
 //! - An assignment names one broker of ours for each new partition. A partition's place follows
 //!   from its number, so any other broker than that one is error 39.
-//! - The topics of coordinators stay as they are (error 37): which of their partitions has a group's
-//!   offsets follows from how many there are. Kafka makes more, and looks for the offsets elsewhere
-//!   from its next start on.
+//! - The topics of coordinators stay as they are (error 37): which of their partitions has what a
+//!   group has committed follows from how many there are. Kafka makes more, and looks for the
+//!   offsets elsewhere from its next start on.
 //! - What would exceed `uringlog.partitions.max` is error 37.
 
 use std::collections::HashSet;

@@ -2,8 +2,8 @@
 //!
 //! - Version 0 asks for subscriptions to clients' metrics alone; from version 1 on a request names
 //!   types, or none for all of them.
-//! - Every topic and broker has configs, and every broker loggers, unless the embedding program sets
-//!   what is logged; groups and subscriptions are listed when some are set.
+//! - Every topic and broker has configs, and every broker loggers, unless the embedding program
+//!   sets what is logged; groups and subscriptions are listed when some are set.
 
 use std::collections::BTreeSet;
 

@@ -33,6 +33,8 @@ mod large;
 mod no_io_uring;
 #[path = "server/places.rs"]
 mod places;
+#[path = "server/producer_ids.rs"]
+mod producer_ids;
 #[path = "server/proofs.rs"]
 mod proofs;
 #[path = "server/quotas.rs"]
@@ -50,5 +52,7 @@ mod sessions;
 mod starts;
 #[path = "server/support/mod.rs"]
 mod support;
+#[path = "server/topic_ids.rs"]
+mod topic_ids;
 #[path = "server/transactions.rs"]
 mod transactions;

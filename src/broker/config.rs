@@ -321,6 +321,12 @@ impl ServerConfig {
         lines
     }
 
+    /// Whether a partition asks the coordinator before it takes the first batch of a transaction
+    /// from a client that doesn't speak transaction version 2. May change at run time.
+    pub fn verifies_transactions(&self) -> bool {
+        self.value("transaction.partition.verification.enable") == Some("true")
+    }
+
     fn value(&self, name: &str) -> Option<&str> {
         Values(&self.given).optional(name)
     }

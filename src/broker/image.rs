@@ -11,7 +11,7 @@ use crate::broker::config;
 use crate::broker::settings::Settings;
 use crate::coordinator::group::Topics;
 use crate::format::kraft::{ConfigResource, MetadataRecord, PartitionChange, PartitionRecord};
-use crate::format::names::TopicName;
+use crate::format::names::{TOPIC_NAME_BYTES_MAX, TopicName};
 use crate::units::{LeaderEpoch, Offset, PartitionId, TopicId};
 
 /// Topic configs as they were set: Kafka's names and the values' text.
@@ -91,8 +91,12 @@ pub struct Image {
 }
 
 impl Image {
-    /// The topic of that name.
+    /// The topic of that name. A name that is longer than any topic's is not looked at, as requests
+    /// may have it for each of many partitions.
     pub fn topic(&self, name: &str) -> Option<&Arc<Topic>> {
+        if TOPIC_NAME_BYTES_MAX < name.len() {
+            return None;
+        }
         self.names.get(name).map(|id| &self.ids[id])
     }
 

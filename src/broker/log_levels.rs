@@ -132,7 +132,7 @@ fn filter_of(name: &str, level: &str) -> Result<LevelFilter, Refusal> {
         let message = format!(
             "Cannot set the log level of {name} to {level} as it is not a supported log level. \
              Valid log levels are {}",
-            known.join(",")
+            known.join(", ")
         );
         Refusal::new(ErrorCode::InvalidConfig, message)
     })
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(refused(&delete("no.such")), unknown);
         let (code, message) = refused(&set(ROOT, "debug"));
         assert_eq!(code, ErrorCode::InvalidConfig);
-        assert!(message.ends_with("DEBUG,ERROR,FATAL,INFO,TRACE,WARN"), "{message}");
+        assert!(message.ends_with("DEBUG, ERROR, FATAL, INFO, TRACE, WARN"), "{message}");
         assert_eq!(refused(&delete(ROOT)).0, ErrorCode::InvalidRequest);
         let append = [(ROOT.to_owned(), Operation::Append("DEBUG".to_owned()))];
         assert_eq!(refused(&append).0, ErrorCode::InvalidRequest);

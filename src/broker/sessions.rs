@@ -67,11 +67,20 @@ struct Session {
     created_ms: u64,
     used_ms: u64,
     /// In the order in which they are read.
-    order: BTreeMap<u64, Cached>,
-    /// Where each partition stands in it.
-    places: HashMap<(TopicKey, i32), u64>,
-    next_place: u64,
+    order: Order,
+    /// Where each topic's partitions stand in it.
+    places: HashMap<TopicKey, Places>,
 }
+
+/// Partitions by their places.
+#[derive(Default, Debug)]
+struct Order {
+    by_place: BTreeMap<u64, Cached>,
+    next: u64,
+}
+
+/// Places of a topic's partitions: a name is looked up once, however many it has.
+type Places = HashMap<i32, u64>;
 
 /// A partition of a session: what was asked, and what was last told.
 #[derive(Debug)]
@@ -154,10 +163,17 @@ impl Sessions {
         if session.epoch != epoch {
             return Err(ErrorCode::InvalidFetchSessionEpoch);
         }
-        let is_new = |(topic, answer): (&TopicKey, &PartitionAnswer)| {
-            session.find(topic, answer.index).is_none_or(|cached| cached.must_tell(answer))
-        };
-        Ok(Some(topics(request).zip(answers).map(is_new).collect()))
+        let mut answers = answers.iter();
+        let mut selected = Vec::with_capacity(answers.len());
+        for group in &request.topics {
+            let places = session.places.get(&group.key);
+            for answer in answers.by_ref().take(group.partitions) {
+                let place = places.and_then(|places| places.get(&answer.index));
+                let cached = place.and_then(|place| session.order.by_place.get(place));
+                selected.push(cached.is_none_or(|cached| cached.must_tell(answer)));
+            }
+        }
+        Ok(Some(selected))
     }
 
     /// The answer is on its way: what it tells is known to the client from here on. A full
@@ -176,10 +192,13 @@ impl Sessions {
                     return NONE;
                 }
                 let mut session = Session::new(by_id, now_ms);
-                let asked = topics(request).zip(&request.partitions);
-                for ((topic, wanted), answer) in asked.zip(answers) {
-                    session.add(topic, *wanted);
-                    session.told(topic, answer);
+                let mut asked = request.partitions.iter().zip(answers);
+                for group in request.topics.iter().filter(|group| 0 < group.partitions) {
+                    let (topic, places, order) = session.of_topic(&group.key);
+                    for (wanted, answer) in asked.by_ref().take(group.partitions) {
+                        order.add((&topic, places), *wanted);
+                        order.told(places, answer);
+                    }
                 }
                 self.partitions += session.order.len();
                 self.sessions.insert(new_id, session);
@@ -187,9 +206,7 @@ impl Sessions {
             }
             Context::Incremental { id, .. } => {
                 if let Some(session) = self.sessions.get_mut(&id) {
-                    for (topic, answer) in topics(request).zip(answers) {
-                        session.told(topic, answer);
-                    }
+                    session.told(request, answers);
                 }
                 id
             }
@@ -234,12 +251,6 @@ fn next(epoch: i32) -> i32 {
     epoch.checked_add(1).unwrap_or(1)
 }
 
-/// The topic of each of a request's partitions.
-fn topics(request: &FetchRequest) -> impl Iterator<Item = &TopicKey> {
-    let each = |group: &'_ TopicGroup| group.partitions;
-    request.topics.iter().flat_map(move |group| std::iter::repeat_n(&group.key, each(group)))
-}
-
 /// A key that keeps no frame in memory.
 fn own(key: &TopicKey) -> TopicKey {
     match key {
@@ -255,42 +266,35 @@ impl Session {
             epoch: next(INITIAL),
             created_ms: now_ms,
             used_ms: now_ms,
-            order: BTreeMap::new(),
+            order: Order::default(),
             places: HashMap::new(),
-            next_place: 0,
         }
     }
 
-    fn find(&self, topic: &TopicKey, index: i32) -> Option<&Cached> {
-        self.order.get(self.places.get(&(topic.clone(), index))?)
-    }
-
-    fn add(&mut self, topic: &TopicKey, wanted: FetchPartition) {
-        if let Some(place) = self.places.get(&(topic.clone(), wanted.index)) {
-            if let Some(cached) = self.order.get_mut(place) {
-                cached.wanted = wanted;
-            }
-            return;
-        }
-        // Partitions of one topic share its name.
-        let last = self.order.last_key_value().map(|(_, cached)| &cached.topic);
-        let topic = last.filter(|last| *last == topic).cloned().unwrap_or_else(|| own(topic));
-        self.places.insert((topic.clone(), wanted.index), self.next_place);
-        // Nothing was told yet.
-        let cached = Cached { topic, wanted, high_watermark: -1, log_start: -1 };
-        self.order.insert(self.next_place, cached);
-        self.next_place += 1;
+    /// What is there of a topic, new or not, and its key, which all of its partitions share.
+    fn of_topic(&mut self, key: &TopicKey) -> (TopicKey, &mut Places, &mut Order) {
+        let kept = self.places.get_key_value(key).map(|(kept, _)| kept.clone());
+        let key = kept.unwrap_or_else(|| own(key));
+        (key.clone(), self.places.entry(key).or_default(), &mut self.order)
     }
 
     fn update(&mut self, request: &FetchRequest) {
-        for (topic, wanted) in topics(request).zip(&request.partitions) {
-            self.add(topic, *wanted);
+        let mut asked = request.partitions.iter();
+        for group in request.topics.iter().filter(|group| 0 < group.partitions) {
+            let (topic, places, order) = self.of_topic(&group.key);
+            for wanted in asked.by_ref().take(group.partitions) {
+                order.add((&topic, places), *wanted);
+            }
         }
         for forgotten in &request.forgotten {
+            let Some(places) = self.places.get_mut(&forgotten.key) else { continue };
             for index in &forgotten.partitions {
-                if let Some(place) = self.places.remove(&(forgotten.key.clone(), *index)) {
-                    self.order.remove(&place);
+                if let Some(place) = places.remove(index) {
+                    self.order.by_place.remove(&place);
                 }
+            }
+            if places.is_empty() {
+                self.places.remove(&forgotten.key);
             }
         }
     }
@@ -299,9 +303,9 @@ impl Session {
     fn ask(&self, request: &mut FetchRequest) {
         let mut topics = TopicGroups::new();
         let mut partitions = SmallVec::with_capacity(self.order.len());
-        for cached in self.order.values() {
+        for cached in self.order.by_place.values() {
             match topics.last_mut() {
-                Some(group) if group.key == cached.topic => group.partitions += 1,
+                Some(group) if is_same(&group.key, &cached.topic) => group.partitions += 1,
                 _ => topics.push(TopicGroup { key: cached.topic.clone(), partitions: 1 }),
             }
             partitions.push(cached.wanted);
@@ -310,20 +314,61 @@ impl Session {
         request.partitions = partitions;
     }
 
+    /// Remembers what the client is told.
+    fn told(&mut self, request: &FetchRequest, answers: &[PartitionAnswer]) {
+        let mut answers = answers.iter();
+        for group in &request.topics {
+            let of_group = answers.by_ref().take(group.partitions);
+            match self.places.get_mut(&group.key) {
+                Some(places) => of_group.for_each(|answer| self.order.told(places, answer)),
+                None => of_group.for_each(drop),
+            }
+        }
+    }
+}
+
+/// Whether two keys of one session name one topic. Its partitions share the bytes of a name.
+fn is_same(one: &TopicKey, other: &TopicKey) -> bool {
+    match (one, other) {
+        (TopicKey::Name(one), TopicKey::Name(other)) => {
+            one.len() == other.len() && std::ptr::eq(one.as_ptr(), other.as_ptr())
+        }
+        _ => one == other,
+    }
+}
+
+impl Order {
+    fn len(&self) -> usize {
+        self.by_place.len()
+    }
+
+    fn add(&mut self, (topic, places): (&TopicKey, &mut Places), wanted: FetchPartition) {
+        if let Some(place) = places.get(&wanted.index) {
+            if let Some(cached) = self.by_place.get_mut(place) {
+                cached.wanted = wanted;
+            }
+            return;
+        }
+        places.insert(wanted.index, self.next);
+        // Nothing was told yet.
+        let cached = Cached { topic: topic.clone(), wanted, high_watermark: -1, log_start: -1 };
+        self.by_place.insert(self.next, cached);
+        self.next += 1;
+    }
+
     /// Remembers what the client is told of a partition.
-    fn told(&mut self, topic: &TopicKey, answer: &PartitionAnswer) {
-        let key = (topic.clone(), answer.index);
-        let Some(place) = self.places.get(&key).copied() else { return };
-        let cached = self.order.get_mut(&place).expect("every place has its partition");
+    fn told(&mut self, places: &mut Places, answer: &PartitionAnswer) {
+        let Some(place) = places.get(&answer.index).copied() else { return };
+        let cached = self.by_place.get_mut(&place).expect("every place has its partition");
         // After an error everything is told again.
         let is_error = !answer.error.is_none();
         cached.high_watermark = if is_error { -1 } else { answer.high_watermark };
         cached.log_start = answer.log_start;
         if answer.records != Records::Empty {
-            let cached = self.order.remove(&place).expect("just looked at");
-            self.order.insert(self.next_place, cached);
-            self.places.insert(key, self.next_place);
-            self.next_place += 1;
+            let cached = self.by_place.remove(&place).expect("just looked at");
+            self.by_place.insert(self.next, cached);
+            places.insert(answer.index, self.next);
+            self.next += 1;
         }
     }
 }

@@ -19,6 +19,10 @@ use crate::wire::error::ErrorCode;
 /// topic is made as a whole or not at all.
 pub const TOPIC_PARTITIONS_MAX: u32 = 10_000;
 
+/// Most partitions that one request makes (`ReplicationControlManager#MAX_PARTITIONS_PER_BATCH`),
+/// as bounds what is decided and written before the answer.
+pub const REQUEST_PARTITIONS_MAX: u64 = 10_000;
+
 /// The request's way to say "as the broker is configured".
 const DEFAULT: i32 = -1;
 
@@ -48,6 +52,36 @@ pub fn check(
     };
     let overrides = check_configs(&wanted.configs, config)?;
     Ok(NewTopic { name, partitions, overrides, first_shard })
+}
+
+/// Checks how many partitions a CreateTopics request asks for in all, of topics that may be made or
+/// not, but for those named twice (`ReplicationControlManager#validateTotalNumberOfPartitions`).
+///
+/// # Errors
+/// POLICY_VIOLATION, for each of them.
+pub fn check_request<'a>(
+    topics: impl Iterator<Item = &'a CreatableTopic>,
+    partitions_default: u32,
+) -> Result<(), Refusal> {
+    let partitions = |topic: &CreatableTopic| match (topic.assignments.len(), topic.num_partitions)
+    {
+        (0, DEFAULT) => u64::from(partitions_default),
+        (0, wanted) => u64::try_from(wanted).unwrap_or(0),
+        (assigned, _) => u64_of(assigned),
+    };
+    check_at_once(topics.map(partitions).sum())
+}
+
+/// Checks how many partitions would be made at once.
+///
+/// # Errors
+/// POLICY_VIOLATION.
+pub fn check_at_once(partitions: u64) -> Result<(), Refusal> {
+    if REQUEST_PARTITIONS_MAX < partitions {
+        let message = "Excessively large number of partitions per request.";
+        return Err(Refusal::new(ErrorCode::PolicyViolation, message));
+    }
+    Ok(())
 }
 
 /// Checks a topic against those that are there; whoever makes one comes by here.

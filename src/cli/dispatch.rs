@@ -47,6 +47,7 @@ fn produce(produce: args::Produce) -> Result<(), CommandError> {
             Input::StandardInput => None,
             Input::File(path) => Some(path),
         },
+        json: produce.json,
     };
     command::run(async move { produce::run(&options).await })
 }

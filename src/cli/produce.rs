@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::command::{CommandError, Interrupt};
@@ -51,6 +52,8 @@ pub struct ProduceOptions {
     pub batch_bytes: usize,
     /// Where the lines are; `None` for standard input.
     pub input: Option<PathBuf>,
+    /// Whether the summary is JSON on standard output, and not words on standard error.
+    pub json: bool,
 }
 
 /// Runs the command; SIGINT ends the input, what was read is still sent.
@@ -73,7 +76,12 @@ pub async fn run(options: &ProduceOptions) -> Result<(), CommandError> {
         Ok(()) => window.finish().await,
         Err(error) => Err(error),
     };
-    output::say(&summary(&window, start.elapsed()));
+    let elapsed = start.elapsed();
+    if options.json {
+        output::print(&mut io::stdout(), &format!("{:#}\n", summary_json(&window, elapsed)))?;
+    } else {
+        output::say(&summary(&window, elapsed));
+    }
     finished
 }
 
@@ -121,6 +129,15 @@ fn summary(window: &Window, elapsed: Duration) -> String {
         elapsed.as_secs_f64(),
         output::byte_rate(window.bytes(), elapsed)
     )
+}
+
+fn summary_json(window: &Window, elapsed: Duration) -> Value {
+    json!({
+        "records": window.records(),
+        "bytes": window.bytes(),
+        "batches": window.batches(),
+        "seconds": elapsed.as_secs_f64(),
+    })
 }
 
 /// The partitions that may be written to: the one that the user names, or all.

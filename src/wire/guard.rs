@@ -22,9 +22,9 @@ use crate::units::u64_of;
 /// bytes, so that a request costs at most 13 MB for as long as it is served.
 pub const REQUEST_ELEMENTS_MAX: u64 = 100_000;
 
-/// The same for requests whose elements are partitions, or topics to be deleted, and are answered
-/// in a few bytes each. A shard serves one at a time of those that have more than
-/// [`REQUEST_ELEMENTS_MAX`], which costs 130 MB at most.
+/// The same for requests whose elements are partitions, or topics to be deleted or found, and are
+/// answered in a few bytes each, or once however often they are named. A shard serves one at a
+/// time of those that have more than [`REQUEST_ELEMENTS_MAX`], which costs 130 MB at most.
 pub const LIST_ELEMENTS_MAX: u64 = 1_000_000;
 
 /// Array elements that one answer may have in all, on the client's side.
@@ -97,6 +97,7 @@ fn elements_max(api_key: i16) -> u64 {
         | api::TXN_OFFSET_COMMIT
         | api::LIST_OFFSETS
         | api::OFFSET_FOR_LEADER_EPOCH
+        | api::METADATA
         | api::DELETE_TOPICS => LIST_ELEMENTS_MAX,
         _ => REQUEST_ELEMENTS_MAX,
     }
@@ -462,8 +463,9 @@ mod tests {
         let many = usize_of(REQUEST_ELEMENTS_MAX) + 1;
         let mut body = i32::try_from(many).expect("small").to_be_bytes().to_vec();
         body.extend(vec![0; 2 * many]);
-        let refused = check_request(api::METADATA, 0, &body);
+        let refused = check_request(api::DESCRIBE_GROUPS, 0, &body);
         assert!(matches!(refused, Err(WireError::TooMany { count: 100_001, .. })));
+        assert_eq!(check_request(api::METADATA, 0, &body), Ok(100_001), "found or not");
         body.extend([0; 4]);
         assert_eq!(check_request(api::DELETE_TOPICS, 1, &body), Ok(100_001), "a list");
     }

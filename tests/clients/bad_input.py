@@ -1,11 +1,13 @@
 """What ordinary clients don't do, or not so much of it: thousands of groups, a thousand members,
-strangers, generations that are over, giant metadata, records for internal topics. Every step notes
-the error code that it got; `--beside HOST:PORT` runs the same steps against another broker (a real
+strangers, generations that are over, giant metadata, records for internal topics, the same thing
+twice, epochs that are used up, clients that die in transactions. Every step notes the error code that
+it got; `--beside HOST:PORT` runs the same steps against another broker (a real
 Kafka) and compares.
 """
 
 import time
 import uuid
+from itertools import count
 
 import lib
 import raw
@@ -14,8 +16,14 @@ from raw import Connection
 GROUPS = 10_000
 MEMBERS = 1_000
 EMPTY_S = 60
+# Requests sent ahead of their answers.
+DEPTH = 64
+# The epochs of a producer id that a client may be given: the next one is for fencing it.
+EPOCHS = 32_767
 # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
 LOADING = (14, 15, 16)
+NOT_LEADER = (6,)
+CONCURRENT = 51
 
 
 class Steps:
@@ -48,6 +56,22 @@ class Steps:
 
     def to(self, group):
         return self.kept[self.address(group)]
+
+    def transactions(self, name):
+        """A connection to the coordinator of a transactional id, which has loaded it."""
+        where = lambda: raw.coordinator(self.connection, name, 1)  # noqa: E731
+        one = Connection(lib.wait_until(where, f"the coordinator of {name}"))
+        ready = lambda: raw.init_producer(one, name)[0] not in (*LOADING, CONCURRENT)  # noqa: E731
+        lib.wait_until(ready, f"the coordinator of {name}")
+        return one
+
+    def leader(self, topic, records, **more):
+        """A connection to the leader of partition 0, by writing to it."""
+        for address in raw.brokers(self.connection):
+            one = Connection(address)
+            if raw.produce(one, topic, 0, records, **more)[0] not in NOT_LEADER:
+                return one
+        raise LookupError(f"nobody leads {topic}-0")
 
     def listed(self):
         """The groups of every coordinator that is known."""
@@ -291,7 +315,124 @@ def giant(steps):
     steps.note("a group with a long name", raw.commit(steps.to(name), name, "plain", 1))
 
 
-# What Kafka 4.3.1 answers, as --beside shows; but for giant metadata, where limits are our own.
+def now_ms():
+    return int(time.time() * 1000)
+
+
+def internal_topics(steps):
+    """Clients write to their own topics alone; an admin client may write to all, as with Kafka."""
+    steps.to(steps.group("any"))
+    steps.transactions(steps.group("any"))
+    record = raw.batch(b"not yours", now_ms())
+    by_admin = {"client": "__admin_client"}
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        # A batch that no broker takes, so that nobody has to read what it holds.
+        broken = record[:17] + b"\0\0\0\0" + record[21:]
+        leader = steps.leader(topic, broken, **by_admin)
+        steps.note(f"a batch for {topic}", raw.produce(leader, topic, 0, record)[0])
+        code, _ = raw.produce(leader, topic, 0, broken, **by_admin)
+        steps.note(f"a damaged one of an admin client for {topic}", code)
+        steps.note(f"deletion of records of {topic}", raw.delete_records(leader, topic, 0, 0))
+        found = raw.create_topics(steps.connection, [(topic, 3)])
+        steps.note(f"creation of {topic}", found)
+        found = raw.create_partitions(steps.connection, topic, 100)
+        steps.note(f"more partitions of {topic}, only looked at", found)
+    name = steps.group("inside")
+    one = steps.transactions(name)
+    _, producer, epoch = raw.init_producer(one, name)
+    added = raw.add_partition(one, name, producer, epoch, "__consumer_offsets", 0)
+    steps.note("an internal partition joins a transaction", added)
+    steps.note("creation of __cluster_metadata",
+               raw.create_topics(steps.connection, [("__cluster_metadata", 1)]))
+    code, _ = raw.produce(Connection(steps.bootstrap), "__cluster_metadata", 0, record)
+    steps.note("a batch for __cluster_metadata", code)
+
+
+def duplicates(steps):
+    """The same thing twice in one request."""
+    names = [(steps.group("one"), 1), (steps.group("one"), 1), (steps.group("two"), 1)]
+    steps.note("a topic made twice", raw.create_topics(steps.connection, names, True))
+    group = steps.group("twins")
+    one = steps.to(group)
+    first = raw.join(one, group)
+    raw.sync(one, group, first, [(first.member, b"")])
+    other = Connection(steps.address(group))
+    again = raw.join(other, group, member=first.member)
+    steps.note("two connections with one member's id", again.error)
+    steps.note("which stay one member", len(again.members))
+    code, _ = raw.sync(other, group, again, [(again.member, b"")])
+    steps.note("which one of them leads", code)
+    code = raw.heartbeat(one, group, again.generation, first.member)
+    steps.note("the first one's heartbeat", code)
+    twice = [(first.member, b"a"), (first.member, b"b")]
+    again = raw.join(other, group, member=first.member)
+    _, given = raw.sync(other, group, again, twice)
+    steps.note("an assignment given twice", given)
+    steps.note("a member leaves twice", raw.leave_all(one, group, [(first.member, None)] * 2))
+    record = raw.batch(b"twice", now_ms())
+    found = raw.produce_twice(steps.leader("plain", record), "plain", record)
+    # Kafka takes the last of the batches and answers once; here both are taken.
+    steps.note("a partition twice in Produce", codes(found[:1]))
+
+
+def epochs(steps):
+    """A transactional id whose epochs are used up goes on with another producer id."""
+    name = steps.group("epochs")
+    one = steps.transactions(name)
+    code, first, epoch = raw.init_producer(one, name)
+    steps.note("the epoch goes up by one", (code, epoch))
+    ids, seen, body = {}, [], raw.init_body(name)
+    for _ in range(EPOCHS // DEPTH):
+        for _ in range(DEPTH):
+            one.send(raw.INIT_PRODUCER_ID, 1, body)
+        for _ in range(DEPTH):
+            seen.append(raw.initialised(one.receive()))
+    for code, producer, epoch in seen:
+        ids.setdefault(producer, []).append(epoch)
+        assert code == 0, (code, producer, epoch)
+    while first in ids and len(ids) == 1:
+        _, producer, epoch = raw.init_producer(one, name)
+        ids.setdefault(producer, []).append(epoch)
+    steps.note("the last epoch of an id", max(ids[first]))
+    (second,) = set(ids) - {first}
+    steps.note("the first epoch of the next one", min(ids[second]))
+    code = raw.end_transaction(one, name, first, max(ids[first]), True)
+    steps.note("the old id ends a transaction", code)
+    code = raw.add_partition(one, name, first, max(ids[first]), "plain", 0)
+    steps.note("the old id begins one", code)
+    newest = (second, max(ids[second]))
+    steps.note("the new one begins one", raw.add_partition(one, name, *newest, "plain", 0))
+    record = raw.batch(b"anew", now_ms(), *newest, 0, True)
+    leader = steps.leader("plain", raw.batch(b"x", now_ms()))
+    steps.note("and writes", raw.produce(leader, "plain", 0, record, name)[0])
+    steps.note("and commits", raw.end_transaction(one, name, *newest, True))
+
+
+def dead_clients(steps):
+    """Transactions that nobody ends are ended by the coordinator, and their producers are told."""
+    name = steps.group("dead")
+    one = steps.transactions(name)
+    for timeout in (0, -1, 900_001):
+        code, *_ = raw.init_producer(one, steps.group("times"), timeout)
+        steps.note(f"a transaction's time of {timeout} ms", code)
+    _, producer, epoch = raw.init_producer(one, name, 1_000)
+    steps.note("a partition joins", raw.add_partition(one, name, producer, epoch, "plain", 0))
+    batch = lambda: raw.batch(b"left", now_ms(), producer, epoch, next(numbers), True)  # noqa: E731
+    numbers = count()
+    leader = steps.leader("plain", raw.batch(b"x", now_ms()))
+    steps.note("a batch", raw.produce(leader, "plain", 0, batch(), name)[0])
+    add = lambda: raw.add_partition(one, name, producer, epoch, "plain", 1)  # noqa: E731
+    code = lib.wait_until(lambda: {0: None, CONCURRENT: None}.get(it := add(), it),
+                          "the transaction to be aborted", EMPTY_S, 0.5)
+    steps.note("a partition joins when its time is over", code)
+    steps.note("its batch then", raw.produce(leader, "plain", 0, batch(), name)[0])
+    steps.note("its commit then", raw.end_transaction(one, name, producer, epoch, True))
+    code, _, later = raw.init_producer(one, name)
+    steps.note("it begins anew", (code, epoch < later))
+
+
+# What Kafka 4.3.1 answers, as --beside shows; but for giant metadata, where limits are our own, and
+# for more partitions of internal topics, with which Kafka looks for groups elsewhere after a restart.
 EXPECTED = {
     "strangers": {
         "a commit of its own": 0,
@@ -361,6 +502,52 @@ EXPECTED = {
         "a consumer of 20,000 topics that aren't": 0,
         "a group with a long name": 0,
     },
+    "internal topics": {
+        "a batch for __consumer_offsets": 17,
+        "a damaged one of an admin client for __consumer_offsets": 2,
+        "deletion of records of __consumer_offsets": 17,
+        "creation of __consumer_offsets": [36],
+        "more partitions of __consumer_offsets, only looked at": 37,
+        "a batch for __transaction_state": 17,
+        "a damaged one of an admin client for __transaction_state": 2,
+        "deletion of records of __transaction_state": 17,
+        "creation of __transaction_state": [36],
+        "more partitions of __transaction_state, only looked at": 37,
+        "an internal partition joins a transaction": 29,
+        "creation of __cluster_metadata": [42],
+        "a batch for __cluster_metadata": 3,
+    },
+    "duplicates": {
+        "a topic made twice": [42, 0],
+        "two connections with one member's id": 0,
+        "which stay one member": 1,
+        "which one of them leads": 0,
+        "the first one's heartbeat": 0,
+        "an assignment given twice": b"b",
+        "a member leaves twice": [0, 0, 25],
+        "a partition twice in Produce": {0: 1},
+    },
+    "epochs": {
+        "the epoch goes up by one": (0, 1),
+        "the last epoch of an id": EPOCHS - 1,
+        "the first epoch of the next one": 0,
+        "the old id ends a transaction": 49,
+        "the old id begins one": 49,
+        "the new one begins one": 0,
+        "and writes": 0,
+        "and commits": 0,
+    },
+    "dead clients": {
+        "a transaction's time of 0 ms": 50,
+        "a transaction's time of -1 ms": 50,
+        "a transaction's time of 900001 ms": 50,
+        "a partition joins": 0,
+        "a batch": 0,
+        "a partition joins when its time is over": 47,
+        "its batch then": 47,
+        "its commit then": 47,
+        "it begins anew": (0, True),
+    },
     "many members": {
         "told their ids": {79: MEMBERS},
         "joins": {0: MEMBERS},
@@ -386,7 +573,8 @@ EXPECTED = {
     },
 }
 
-STEPS = (strangers, fenced, consumer_members, giant, many_members, many_consumer_members,
+STEPS = (strangers, fenced, consumer_members, giant, internal_topics, duplicates, epochs, dead_clients,
+         many_members, many_consumer_members,
          many_groups, many_consumer_groups)
 
 

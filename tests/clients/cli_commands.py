@@ -2,13 +2,16 @@
 order in which it is done.
 
 A command is (group, tool, arguments). In the arguments {name} stands for a file of FILES, {broker}
-for the broker's id, {data} for its data directory.
+for the broker's id, {data} for its data directory. HANG is no tool of Kafka's: it leaves a
+transaction open that only an operator can end.
 """
 
 import json
 from collections import namedtuple
 
 Command = namedtuple("Command", "group tool arguments stdin")
+
+HANG = "hang"
 
 
 def partitions(*offsets):
@@ -186,9 +189,42 @@ add(
     "--alter --entity-type groups --entity-name g --add-config consumer.session.timeout.ms=5",
     "--describe --entity-type groups --entity-name g",
     "--alter --entity-type groups --entity-name g --delete-config consumer.session.timeout.ms",
+    "--alter --entity-type groups --entity-name g --delete-config consumer.session.timeout.ms",
+    "--alter --group g2 --add-config consumer.heartbeat.interval.ms=6000",
+    "--alter --group g2 --add-config no.such=1",
+    "--alter --group g2 --add-config consumer.heartbeat.interval.ms=soon",
+    "--describe --group g2",
+    "--describe --entity-type groups",
+    "--describe --entity-type groups --entity-name g2 --all",
+    "--alter --group g2 --delete-config consumer.heartbeat.interval.ms",
+    "--describe --group g2",
+    "--describe --entity-type broker-loggers --entity-name {broker}",
+    "--alter --entity-type broker-loggers --entity-name {broker} --add-config root=WARN",
+    "--describe --broker-logger {broker}",
+    "--alter --broker-logger {broker} --add-config root=LOUD",
+    "--alter --broker-logger {broker} --add-config no.such.logger=INFO",
+    "--alter --broker-logger {broker} --delete-config no.such.logger",
+    "--alter --broker-logger {broker} --delete-config root",
+    "--alter --broker-logger {broker} --add-config root=INFO",
+    "--describe --broker-logger 99",
+    "--describe --topic records",
+    "--describe --broker {broker}",
+    "--describe --broker-defaults",
+    "--alter --client c2 --add-config consumer_byte_rate=3000000",
+    "--alter --client-defaults --add-config producer_byte_rate=4000000",
+    "--alter --user-defaults --add-config request_percentage=70",
+    "--alter --ip-defaults --add-config connection_creation_rate=90",
+    "--describe --client c2",
+    "--describe --client-defaults",
+    "--describe --user-defaults",
+    "--describe --ip-defaults",
+    "--alter --client c2 --delete-config consumer_byte_rate",
+    "--alter --client-defaults --delete-config producer_byte_rate",
+    "--alter --user-defaults --delete-config request_percentage",
+    "--alter --ip-defaults --delete-config connection_creation_rate",
     "--alter --entity-type client-metrics --entity-name m --add-config interval.ms=60000",
     "--describe --entity-type client-metrics",
-    "--alter --entity-type client-metrics --entity-name m --delete-config interval.ms",
+    "--alter --client-metrics m --delete-config interval.ms",
 )
 
 add(
@@ -286,6 +322,8 @@ add(
     "--describe --group g1 --members --verbose",
     "--describe --group g2",
     "--describe --all-groups",
+    "--describe --all-groups --state",
+    "--describe --all-groups --members",
     "--describe --group missing",
     "--describe --group missing --members",
     "--reset-offsets --group g1 --topic records --to-earliest",
@@ -301,6 +339,9 @@ add(
     "--reset-offsets --group g1 --from-file {reset} --execute",
     "--reset-offsets --group g1 --from-file {reset_bad} --execute",
     "--reset-offsets --group new --topic records --to-earliest --execute",
+    "--reset-offsets --group g2 --topic records --to-latest --execute",
+    "--reset-offsets --group g1 --topic missing --to-latest --execute",
+    "--reset-offsets --all-groups --topic records --to-earliest --dry-run",
     "--describe --group g1 --offsets",
     "--delete-offsets --group g1 --topic records:0",
     "--delete-offsets --group g1 --topic missing",
@@ -309,6 +350,7 @@ add(
     "--validate-regex p.*",
 )
 add("groups", "all-groups", "--list", "--list --group-type classic", "--list --consumer")
+add("groups", "groups", "--delete --all-groups", "--list", "--describe --all-groups")
 
 add(
     "transactions",
@@ -328,6 +370,33 @@ add(
     "abort --topic measured --partition 0 --start-offset 0",
     "forceTerminateTransaction --transactionalId t1",
     "forceTerminateTransaction --transactionalId missing",
+)
+VERIFICATION = "transaction.partition.verification.enable"
+WHERE = "--topic plain --partition 0"
+add("transactions", HANG, "t2 plain 0")
+add(
+    "transactions",
+    "configs",
+    f"--alter --entity-type brokers --entity-name {{broker}} --add-config {VERIFICATION}=false",
+)
+add("transactions", HANG, "t2 plain 0")
+add(
+    "transactions",
+    "transactions",
+    f"describe-producers {WHERE}",
+    "find-hanging --broker-id {broker} --max-transaction-timeout 0",
+    "find-hanging --topic plain --max-transaction-timeout 0",
+    f"abort {WHERE} --start-offset 7",
+    f"abort {WHERE} --start-offset 0",
+    f"describe-producers {WHERE}",
+    "find-hanging --broker-id {broker} --max-transaction-timeout 0",
+    "list --duration-filter 100000000",
+    "list --transactional-id-pattern t.*",
+)
+add(
+    "transactions",
+    "configs",
+    f"--alter --entity-type brokers --entity-name {{broker}} --delete-config {VERIFICATION}",
 )
 
 # Last: it makes a topic of its own.

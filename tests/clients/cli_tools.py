@@ -4,8 +4,9 @@ order, and what they print side by side.
 The tools are those of one version of Kafka after the other (--tools), each on a new pair of brokers;
 the broker beside ours is 4.3.1. Writes a table (command, outcome with Kafka, outcome with uringlog,
 whether they say the same, for each version) to results/cli-tools.md and everything that was printed
-to results/cli-tools/VERSION/. What differs from run to run (ids, addresses, times, rates, directories) is replaced by its kind before the comparison; the
-raw text is kept as it was.
+to results/cli-tools/VERSION/; what an earlier run found of groups that --only leaves out stays there.
+What differs from run to run (ids, addresses, times, rates, directories) is replaced by its kind before
+the comparison; the raw text is kept as it was.
 
 Exit status: 0 when every command says the same or differs for a reason that is named here.
 """
@@ -15,16 +16,17 @@ import difflib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cli_commands
 import lib
+import raw
 from server import StockKafka, Uringlog
 
 RESULTS = lib.ROOT / "results"
@@ -93,7 +95,7 @@ EXPLAINED = [
     ),
     (r"^topics --describe", r"\bmin\.insync\.replicas=1,?", KEPT_MINIMUM),
     (
-        r"^configs --describe --entity-type brokers --entity-default",
+        r"^configs --describe --(?:entity-type brokers --entity-default|broker-defaults)",
         r"^-min\.insync\.replicas=1 .*synonyms=\{DYNAMIC_DEFAULT_BROKER_CONFIG:.*",
         KEPT_MINIMUM,
     ),
@@ -146,6 +148,17 @@ EXPLAINED = [
         ALL_OF_A_BROKER,
         r"^.log\.dirs?=(?:DATA|null|/tmp/kafka-logs) .*",
         "the directory is an option of the command",
+    ),
+    (
+        r"^configs --describe --(?:entity-type )?broker-logger",
+        r"^[-+](?!root=)[^=]*=(?:DEBUG|ERROR|FATAL|INFO|TRACE|WARN) .*",
+        "loggers are those of the program, by their own names",
+    ),
+    (
+        # Before it is changed.
+        r"^configs --describe --entity-type broker-loggers",
+        r"^[-+]root=(?:INFO|WARN) .*",
+        "warnings alone are logged unless one asks for more",
     ),
     (
         r"^metadata-quorum describe --status",
@@ -222,6 +235,8 @@ class Side:
     def run(self, command, timeout):
         fields = {name: str(path) for name, path in self.files.items()}
         fields |= {"broker": "1", "data": str(self.server.data)}
+        if command.tool == cli_commands.HANG:
+            return hang(self.server.bootstrap, *command.arguments)
         words = [word.format(**fields) if "{" in word else word for word in command.arguments]
         line = [lib.KAFKA, command.tool, *placed(command.tool, words, self.server.bootstrap)]
         began = time.monotonic()
@@ -239,6 +254,19 @@ class Side:
         except subprocess.TimeoutExpired as late:
             status, text = "timeout", (late.stdout or b"").decode(errors="replace")
         return Outcome(status, text, time.monotonic() - began)
+
+
+def hang(bootstrap, transactional_id, topic, partition):
+    """A batch of a transaction that its coordinator knows nothing of, which a partition takes that
+    doesn't verify it."""
+    began = time.monotonic()
+    connection = raw.Connection(bootstrap)
+    code, producer, epoch = raw.init_producer(connection, transactional_id)
+    records = raw.batch(b"hanging", int(time.time() * 1000), producer, epoch, 0, True)
+    refused, _ = raw.produce(connection, topic, int(partition), records, transactional_id)
+    connection.close()
+    text = f"error codes {code}, {refused}"
+    return Outcome(int(bool(code or refused)), text, time.monotonic() - began)
 
 
 def placed(tool, words, bootstrap):
@@ -308,8 +336,9 @@ def write_files(directory):
 
 
 def run_all(rows, sides, commands, options):
-    for number, command in enumerate(commands, 1):
-        outcomes = [side.run(command, options.timeout) for side in sides]
+    pool = ThreadPoolExecutor(len(sides))
+    for number, command in numbered(commands):
+        outcomes = list(pool.map(lambda side: side.run(command, options.timeout), sides))
         texts = [
             normalised(command, outcome.text, side.server)
             for side, outcome in zip(sides, outcomes)
@@ -322,30 +351,50 @@ def run_all(rows, sides, commands, options):
         print(f"{number:4} {line[:100]:100} {shown}", flush=True)
 
 
+def numbered(commands):
+    """Each with its place among all commands, whichever are run."""
+    return [it for it in enumerate(cli_commands.LIST, 1) if any(it[1] is one for one in commands)]
+
+
+def head_of(number, command):
+    return f"### {number} {command.tool} {' '.join(command.arguments)}"
+
+
+def merge(path, sections, rows):
+    """Writes sections by their heads, those of other commands as an earlier run found them."""
+    heads = {head_of(*it): it[0] for it in enumerate(cli_commands.LIST, 1)}
+    run = {head_of(row.number, row.command) for row in rows}
+    earlier = path.read_text() if path.exists() else ""
+    for part in re.split(r"^(?=### \d+ )", earlier, flags=re.M):
+        head = part.split("\n", 1)[0]
+        if head in heads and head not in run:
+            sections[head] = part
+    path.write_text("".join(sections[head] for head in sorted(sections, key=heads.get)))
+
+
 def write_raw(rows, sides, tools):
     directory = RESULTS / "cli-tools" / tools
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for index, side in enumerate(sides):
-        with open(directory / f"{side.name}.txt", "w") as file:
-            for number, command, outcomes, *_ in rows:
-                outcome = outcomes[index]
-                text = outcome.text.replace(str(side.server.work), "WORK")
-                file.write(
-                    f"### {number} {command.tool} {' '.join(command.arguments)}\n"
-                    f"{text.rstrip()}\n[exit {outcome.status}]\n\n"
-                )
-    with open(directory / "differences.txt", "w") as file:
-        for number, command, outcomes, texts, same, _ in rows:
-            if same:
-                continue
-            file.write(f"### {number} {command.tool} {' '.join(command.arguments)}\n")
-            if outcomes[0].status != outcomes[1].status:
-                file.write(f"exit: Kafka {outcomes[0].status}, uringlog {outcomes[1].status}\n")
-            lines = difflib.unified_diff(*texts, "kafka", "uringlog", lineterm="", n=0)
-            file.write("\n".join(list(lines)[2:]) + "\n\n")
+        sections = {}
+        for number, command, outcomes, *_ in rows:
+            text = outcomes[index].text.replace(str(side.server.work), "WORK").rstrip()
+            head, status = head_of(number, command), outcomes[index].status
+            sections[head] = f"{head}\n{text}\n[exit {status}]\n\n"
+        merge(directory / f"{side.name}.txt", sections, rows)
+    sections = {}
+    for number, command, outcomes, texts, same, _ in rows:
+        if same:
+            continue
+        lines = list(difflib.unified_diff(*texts, "kafka", "uringlog", lineterm="", n=0))[2:]
+        if outcomes[0].status != outcomes[1].status:
+            lines.insert(0, f"exit: Kafka {outcomes[0].status}, uringlog {outcomes[1].status}")
+        head = head_of(number, command)
+        sections[head] = "\n".join([head, *lines]) + "\n\n"
+    merge(directory / "differences.txt", sections, rows)
     kept = [
         {
+            "number": number,
             "group": command.group,
             "line": line_of(command),
             "kafka": brief(outcomes[0]),
@@ -353,8 +402,17 @@ def write_raw(rows, sides, tools):
             "same": same,
             "why": why,
         }
-        for _, command, outcomes, _, same, why in rows
+        for number, command, outcomes, _, same, why in rows
     ]
+    run = {it["number"] for it in kept}
+    for it in kept_outcomes().get(tools, {"commands": []})["commands"]:
+        place = it.get("number", 0)
+        if place not in run and any(
+            number == place and line_of(command) == it["line"]
+            for number, command in enumerate(cli_commands.LIST, 1)
+        ):
+            kept.append(it)
+    kept.sort(key=lambda it: it["number"])
     found = {"date": time.strftime("%Y-%m-%d"), "commands": kept}
     (directory / "outcomes.json").write_text(json.dumps(found, indent=1) + "\n")
 

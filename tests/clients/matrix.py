@@ -41,8 +41,13 @@ CLIENTS = {
     "bad-input": ["bad_input.py"],
     "topic-changes": ["topic_changes.py"],
 }
-# Ten thousand groups, each of which would wait for more members.
-SETTINGS = {"bad-input": ["group.initial.rebalance.delay.ms=0"]}
+# Ten thousand groups, each of which would wait for more members; transactions of the dead.
+SETTINGS = {
+    "bad-input": [
+        "group.initial.rebalance.delay.ms=0",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
+    ]
+}
 Cell = namedtuple("Cell", "client engine tier shards")
 # Every client, engine, tier and shard count, and every pair of the last three, at least once.
 QUICK = (

@@ -6,6 +6,10 @@ Only the fixed (not flexible) versions, but for ConsumerGroupHeartbeat, which ha
 import socket
 import struct
 
+from archives import crc32c
+
+PRODUCE, METADATA, CREATE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 0, 3, 19, 21, 22
+ADD_PARTITIONS_TO_TXN, END_TXN, CREATE_PARTITIONS = 24, 26, 37
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 JOIN, HEARTBEAT, LEAVE, SYNC, LIST_GROUPS = 11, 12, 13, 14, 16
 CONSUMER_HEARTBEAT = 68
@@ -108,10 +112,10 @@ class Connection:
         self.number = 0
         self.is_flexible = False
 
-    def send(self, key, version, body, is_flexible=False):
+    def send(self, key, version, body, is_flexible=False, client="raw"):
         self.number += 1
         self.is_flexible = is_flexible
-        head = i16(key) + i16(version) + i32(self.number) + text("raw")
+        head = i16(key) + i16(version) + i32(self.number) + text(client)
         frame = head + (b"\0" if is_flexible else b"") + body
         self.socket.sendall(i32(len(frame)) + frame)
 
@@ -140,9 +144,10 @@ class Connection:
         self.socket.close()
 
 
-def coordinator(connection, group):
-    """The address of a group's coordinator, or None when there is none yet."""
-    answer = connection.ask(FIND_COORDINATOR, 1, text(group) + b"\0")
+def coordinator(connection, name, kind=0):
+    """The address of a group's coordinator (1: a transactional id's), or None when there is none
+    yet."""
+    answer = connection.ask(FIND_COORDINATOR, 1, text(name) + i8(kind))
     answer.i32()
     code, _, _ = answer.i16(), answer.text(), answer.i32()
     host, port = answer.text(), answer.i32()
@@ -195,7 +200,12 @@ def heartbeat(connection, group, generation, member, instance=None):
 
 
 def leave(connection, group, member, instance=None):
-    body = text(group) + array([text(member) + text(instance)])
+    return leave_all(connection, group, [(member, instance)])
+
+
+def leave_all(connection, group, members):
+    """LeaveGroup 3 of ids and instances: the code of the group, and of each."""
+    body = text(group) + array([text(member) + text(instance) for member, instance in members])
     answer = connection.ask(LEAVE, 3, body)
     answer.i32()
     top = answer.i16()
@@ -245,3 +255,114 @@ def consumer_heartbeat(connection, group, member, epoch, topics=None, **more):
     answer = connection.ask(CONSUMER_HEARTBEAT, 0, body, is_flexible=True)
     answer.i32()
     return answer.i16(), answer.compact(), answer.compact(), answer.i32()
+
+
+def init_body(name, timeout_ms=60_000):
+    return text(name) + i32(timeout_ms)
+
+
+def init_producer(connection, name, timeout_ms=60_000):
+    """InitProducerId 1: error, producer id, epoch."""
+    return initialised(connection.ask(INIT_PRODUCER_ID, 1, init_body(name, timeout_ms)))
+
+
+def initialised(answer):
+    answer.i32()
+    return answer.i16(), answer.i64(), answer.i16()
+
+
+def add_partition(connection, name, producer, epoch, topic, partition):
+    """AddPartitionsToTxn 0: the partition's error."""
+    body = text(name) + i64(producer) + i16(epoch)
+    body += array([text(topic) + array([i32(partition)])])
+    return last_code(connection.ask(ADD_PARTITIONS_TO_TXN, 0, body))
+
+
+def last_code(answer):
+    """Of an answer that ends with the error of its only partition."""
+    answer.at = len(answer.data) - 2
+    return answer.i16()
+
+
+def end_transaction(connection, name, producer, epoch, commits):
+    """EndTxn 1."""
+    body = text(name) + i64(producer) + i16(epoch) + i8(commits)
+    return last_code(connection.ask(END_TXN, 1, body))
+
+
+def create_topics(connection, topics, is_trial=False):
+    """CreateTopics 4 of names and numbers of partitions: error codes in the order of names."""
+    asked = [text(name) + i32(count) + i16(1) + array([]) * 2 for name, count in topics]
+    answer = connection.ask(CREATE_TOPICS, 4, array(asked) + i32(60_000) + i8(is_trial))
+    answer.i32()
+    found = [(answer.text(), answer.i16(), answer.text()) for _ in range(answer.i32())]
+    return [code for _, code, _ in sorted(found, key=lambda it: it[0])]
+
+
+def create_partitions(connection, topic, count, is_trial=True):
+    """CreatePartitions 1."""
+    asked = array([text(topic) + i32(count) + i32(-1)])
+    answer = connection.ask(CREATE_PARTITIONS, 1, asked + i32(60_000) + i8(is_trial))
+    answer.i32()
+    assert answer.i32() == 1
+    answer.text()
+    return answer.i16()
+
+
+def delete_records(connection, topic, partition, offset):
+    """DeleteRecords 1."""
+    asked = array([text(topic) + array([i32(partition) + i64(offset)])])
+    return last_code(connection.ask(DELETE_RECORDS, 1, asked + i32(60_000)))
+
+
+def batch(value, now_ms, producer=-1, epoch=-1, sequence=-1, is_transactional=False):
+    """A batch of one record, as it is stored."""
+    record = b"\0" + zigzag(0) + zigzag(0) + zigzag(-1) + zigzag(len(value)) + value + zigzag(0)
+    record = zigzag(len(record)) + record
+    attributes = 1 << 4 if is_transactional else 0
+    rest = i16(attributes) + i32(0) + i64(now_ms) + i64(now_ms)
+    rest += i64(producer) + i16(epoch) + i32(sequence) + i32(1) + record
+    rest = i32(-1) + i8(2) + struct.pack(">I", crc32c(rest)) + rest
+    return i64(0) + i32(len(rest)) + rest
+
+
+def zigzag(value):
+    return varint(value << 1 ^ value >> 63)
+
+
+def produce(connection, topic, partition, records, transaction=None, **more):
+    """Produce 7: error, base offset."""
+    topics = array([text(topic) + array([i32(partition) + blob(records)])])
+    body = text(transaction) + i16(-1) + i32(30_000) + topics
+    answer = connection.ask(PRODUCE, 7, body, **more)
+    assert answer.i32() == 1
+    answer.text()
+    assert answer.i32() == 1
+    answer.i32()
+    return answer.i16(), answer.i64()
+
+
+def produce_twice(connection, topic, records):
+    """Produce 7 with two elements for partition 0 of a topic: the error codes."""
+    parts = array([i32(0) + blob(records)] * 2)
+    body = text(None) + i16(-1) + i32(30_000) + array([text(topic) + parts])
+    answer = connection.ask(PRODUCE, 7, body)
+    codes = []
+    for _ in range(answer.i32()):
+        answer.text()
+        for _ in range(answer.i32()):
+            answer.i32()
+            codes.append(answer.i16())
+            answer.bytes(24)
+    return codes
+
+
+def brokers(connection):
+    """Metadata 1 of no topics: the addresses of all brokers."""
+    answer = connection.ask(METADATA, 1, array([]))
+    found = []
+    for _ in range(answer.i32()):
+        answer.i32()
+        found.append(f"{answer.text()}:{answer.i32()}")
+        answer.text()
+    return found

@@ -14,6 +14,15 @@ fn what_was_produced_without_acks_is_there_when_the_command_ends() {
 }
 
 #[test]
+fn what_was_acknowledged_is_told_as_json_as_well() {
+    let server = Serving::with_topic("t");
+    let text = server.feed("produce t --json", b"one\ntwo\n");
+    let told: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&told["records"], &told["batches"]), (&2.into(), &1.into()), "{text}");
+    assert!(told["bytes"].is_u64() && told["seconds"].is_f64(), "{text}");
+}
+
+#[test]
 fn every_codec_is_taken_and_read_back() {
     let server = Serving::with_topic("t");
     let mut expected = String::new();

@@ -62,7 +62,7 @@ fn name(name: &str) -> TopicName {
 }
 
 /// Error code of one change of one config.
-fn alter(
+pub fn alter(
     client: &mut Client,
     (kind, resource): (i8, &str),
     (config, operation, value): (&str, i8, Option<&str>),
@@ -248,7 +248,8 @@ fn what_has_configs_is_listed() {
     };
     assert_eq!(listed(vec![OF_TOPIC]), (0, vec![(OF_TOPIC, "topic".to_owned())]));
     assert_eq!(listed(vec![OF_BROKER]), (0, vec![(OF_BROKER, "1".to_owned())]));
-    assert!(2 <= listed(vec![]).1.len());
+    assert_eq!(listed(vec![OF_LOGGERS]), (0, vec![(OF_LOGGERS, "1".to_owned())]));
+    assert!(3 <= listed(vec![]).1.len());
     assert_eq!(listed(vec![77]), (UNSUPPORTED_VERSION, vec![]));
 }
 

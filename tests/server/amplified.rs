@@ -3,6 +3,7 @@
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -12,16 +13,20 @@ use kafka_protocol::messages::offset_fetch_request::{
 };
 use kafka_protocol::messages::{
     CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
-    ElectLeadersRequest, FindCoordinatorRequest, GroupId, ListGroupsRequest, MetadataRequest,
-    OffsetCommitRequest, OffsetFetchRequest, TopicName, create_topics_request::CreatableTopic,
+    ElectLeadersRequest, FindCoordinatorRequest, GroupId, ListGroupsRequest, ListOffsetsRequest,
+    MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, TopicName,
+    create_topics_request::CreatableTopic,
 };
 
-use crate::support::client::{Client, Outcome, encode, text};
+use crate::support::client::{Client, FETCH, Outcome, encode, fetch_request, text};
 use crate::support::process::{Broker, Launch};
 use crate::support::wait;
 
 const LOAD_IN_PROGRESS: i16 = 14;
+const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 const INVALID_PARTITIONS: i16 = 37;
+const INVALID_REQUEST: i16 = 42;
+const POLICY_VIOLATION: i16 = 44;
 /// Types of resources.
 const TOPIC: i8 = 2;
 const GROUP: i8 = 32;
@@ -95,6 +100,35 @@ fn a_long_name_with_many_partitions_is_kept_once() {
     assert_small(&broker);
 }
 
+/// A name of 30 KB for each of a million partitions are 30 GB to look at.
+#[test]
+fn a_long_name_with_many_partitions_is_looked_at_once() {
+    let (_broker, mut client) = started(&Launch::new("uring"));
+    let long = "n".repeat(30_000);
+    let partition = |index| ListOffsetsPartition::default().with_partition_index(index);
+    let mut partitions: Vec<_> = (0..899_999).map(partition).collect();
+    partitions.push(partition(7));
+    let topic =
+        ListOffsetsTopic::default().with_name(topic_name(&long)).with_partitions(partitions);
+    let request = ListOffsetsRequest::default().with_topics(vec![topic]);
+    let told = client.call(&request, 6).topics.remove(0).partitions;
+    let refused = told.iter().filter(|it| it.error_code == INVALID_REQUEST);
+    let repeated: Vec<i32> = refused.map(|it| it.partition_index).collect();
+    assert_eq!((told.len(), repeated), (900_000, vec![7, 7]));
+    // A session of them, of which a fetch tells again that they aren't there.
+    let mut fetch = fetch_request(&long, 0, 0, 1 << 20).with_session_epoch(0);
+    let one = fetch.topics[0].partitions.remove(0);
+    fetch.topics[0].partitions = (0..MANY).map(|it| one.clone().with_partition(it)).collect();
+    let began = client.call(&fetch, FETCH);
+    assert_eq!(began.responses[0].partitions.len(), 90_000);
+    fetch.topics.clear();
+    let next = fetch.with_session_id(began.session_id).with_session_epoch(1);
+    let told = client.call(&next, FETCH);
+    assert_eq!((told.error_code, told.responses.len()), (0, 1));
+    assert_eq!(told.responses[0].partitions.len(), 90_000);
+    assert_eq!(told.responses[0].partitions[0].error_code, UNKNOWN_TOPIC_OR_PARTITION);
+}
+
 #[test]
 fn what_is_named_again_is_described_once() {
     let (broker, mut client) = started(&Launch::new("uring"));
@@ -151,23 +185,76 @@ fn configs_of_more_resources_than_there_can_be_end_the_connection_with_the_reaso
     assert!(peak < 700 << 10, "{peak} KiB at the peak");
 }
 
+/// Kafka has no limit of names, only one of bytes.
+#[test]
+fn a_million_topics_are_looked_for_and_none_of_them_is_made() {
+    let (broker, mut client) = started(&Launch::new("uring"));
+    let name = |number: u32| topic_name(&format!("t{number}"));
+    let topics = |count| {
+        let named = |number| MetadataRequestTopic::default().with_name(Some(name(number)));
+        MetadataRequest::default()
+            .with_topics(Some((0..count).map(named).collect()))
+            .with_allow_auto_topic_creation(true)
+    };
+    let answer = client.call(&topics(1_000_000), 9);
+    assert_eq!(answer.topics.len(), 1_000_000);
+    let is_unknown = |code| code == UNKNOWN_TOPIC_OR_PARTITION;
+    assert!(answer.topics.iter().all(|topic| is_unknown(topic.error_code)));
+    assert!(broker.output().contains("1000000 topics are not made: "), "{}", broker.output());
+    let peak = broker.memory_kib("VmHWM");
+    assert!(peak < 700 << 10, "{peak} KiB at the peak");
+    let outcome = broker.connect().outcome(&encode(&topics(1_000_001), 9, 1));
+    assert_eq!(outcome, Outcome::Closed);
+}
+
+fn to_create(topics: &[(&str, i32)], is_trial: bool) -> CreateTopicsRequest {
+    let topics = topics.iter().map(|(name, partitions)| {
+        CreatableTopic::default()
+            .with_name(topic_name(name))
+            .with_num_partitions(*partitions)
+            .with_replication_factor(1)
+    });
+    CreateTopicsRequest::default()
+        .with_topics(topics.collect())
+        .with_validate_only(is_trial)
+        .with_timeout_ms(60_000)
+}
+
+/// As Kafka 4.3.1 answers the same requests.
+#[test]
+fn a_request_makes_ten_thousand_partitions_at_most() {
+    let broker = Launch::new("uring").start();
+    let mut client = broker.connect();
+    let mut codes = |topics: &[(&str, i32)], is_trial: bool| {
+        let answer = client.call(&to_create(topics, is_trial), 5);
+        let codes = answer.topics.into_iter().map(|it| (it.name.to_string(), it.error_code));
+        codes.collect::<Vec<_>>()
+    };
+    let told = |codes: &[(&str, i16)]| {
+        codes.iter().map(|(name, code)| ((*name).to_owned(), *code)).collect::<Vec<_>>()
+    };
+    for is_trial in [true, false] {
+        let refused = codes(&[("a", 10_001)], is_trial);
+        assert_eq!(refused, told(&[("a", POLICY_VIOLATION)]));
+        let refused = codes(&[("a", 5_000), ("bad/name", 5_000), ("c", 1)], is_trial);
+        let each =
+            [("a", POLICY_VIOLATION), ("bad/name", POLICY_VIOLATION), ("c", POLICY_VIOLATION)];
+        assert_eq!(refused, told(&each));
+    }
+    // None of those that are named twice counts, nor one with a number that is none.
+    let answer = codes(&[("a", 9_000), ("a", 9_000), ("b", -7), ("c", 1_001)], true);
+    let twice = ("a", INVALID_REQUEST);
+    assert_eq!(answer, told(&[twice, ("b", INVALID_PARTITIONS), ("c", 0)]));
+}
+
 /// What is only looked at is held against the limit of partitions as what is made.
 #[test]
 fn topics_that_could_not_all_be_made_are_not_all_valid() {
     // The topic and those of groups have 150.
     let launch = Launch::new("uring").set("uringlog.partitions.max=400");
     let (_broker, mut client) = started(&launch);
-    let topics = (0..3).map(|number| {
-        CreatableTopic::default()
-            .with_name(topic_name(&format!("more-{number}")))
-            .with_num_partitions(100)
-            .with_replication_factor(1)
-    });
-    let request = CreateTopicsRequest::default()
-        .with_topics(topics.collect())
-        .with_validate_only(true)
-        .with_timeout_ms(60_000);
-    let answer = client.call(&request, 5);
+    let topics = [("more-0", 100), ("more-1", 100), ("more-2", 100)];
+    let answer = client.call(&to_create(&topics, true), 5);
     let codes: Vec<i16> = answer.topics.iter().map(|it| it.error_code).collect();
     assert_eq!(codes, [0, 0, INVALID_PARTITIONS]);
 }

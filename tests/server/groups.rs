@@ -2,6 +2,7 @@
 //! may neither commit nor heartbeat.
 
 use kafka_protocol::messages::consumer_group_heartbeat_request::ConsumerGroupHeartbeatRequest;
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -10,8 +11,9 @@ use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
 use kafka_protocol::messages::{
-    ConsumerGroupHeartbeatResponse, DescribeConfigsRequest, FindCoordinatorRequest, GroupId,
-    HeartbeatRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest, TopicName,
+    ConsumerGroupHeartbeatResponse, CreatePartitionsRequest, DescribeConfigsRequest,
+    FindCoordinatorRequest, GroupId, HeartbeatRequest, ListGroupsRequest, OffsetCommitRequest,
+    OffsetFetchRequest, TopicName,
 };
 
 use crate::support::client::{Client, text};
@@ -21,6 +23,7 @@ use crate::support::wait;
 const LOAD_IN_PROGRESS: i16 = 14;
 const UNKNOWN_MEMBER_ID: i16 = 25;
 const INVALID_REQUEST: i16 = 42;
+const INVALID_PARTITIONS: i16 = 37;
 const GROUP_MAX_SIZE_REACHED: i16 = 81;
 const GROUP_ID_NOT_FOUND: i16 = 69;
 const FENCED_MEMBER_EPOCH: i16 = 110;
@@ -98,6 +101,32 @@ fn ten_thousand_groups_are_there_after_a_kill() {
     }
 }
 
+/// Where a group's offsets lie follows from the number of partitions.
+#[test]
+fn the_topic_of_committed_offsets_keeps_its_number_of_partitions() {
+    let broker = Launch::new("uring").start();
+    let mut client = broker.connect();
+    client.create("topic", 1, &[]);
+    coordinated(&mut client);
+    assert_eq!(commit(&mut client, "g", ("", -1), 7), 0);
+    for is_trial in [true, false] {
+        let wanted = CreatePartitionsTopic::default()
+            .with_name(TopicName(text("__consumer_offsets")))
+            .with_count(75)
+            .with_assignments(None);
+        let request = CreatePartitionsRequest::default()
+            .with_topics(vec![wanted])
+            .with_validate_only(is_trial)
+            .with_timeout_ms(30_000);
+        let told = client.call(&request, 3).results.remove(0);
+        assert_eq!(told.error_code, INVALID_PARTITIONS);
+        let why = "__consumer_offsets keeps its number of partitions";
+        assert!(told.error_message.expect("why").starts_with(why));
+    }
+    assert_eq!(client.leaders("__consumer_offsets").len(), 50);
+    assert_eq!(commit(&mut client, "g", ("", -1), 8), 0);
+}
+
 #[test]
 fn whoever_is_no_member_or_was_one_is_told_so() {
     let broker = Launch::new("uring").start();
@@ -134,6 +163,30 @@ fn whoever_is_no_member_or_was_one_is_told_so() {
         .with_member_id(text("m"))
         .with_generation_id(1);
     assert_eq!(client.call(&classic, 4).error_code, UNKNOWN_MEMBER_ID);
+}
+
+/// Nobody hears from it again, and its connection is still there.
+#[test]
+fn a_consumer_that_falls_silent_is_put_out() {
+    let launch = Launch::new("uring")
+        .set("group.consumer.min.session.timeout.ms=500")
+        .set("group.consumer.session.timeout.ms=500")
+        .set("group.consumer.min.heartbeat.interval.ms=100")
+        .set("group.consumer.heartbeat.interval.ms=100");
+    let broker = launch.start();
+    let mut client = broker.connect();
+    client.create("topic", 2, &[]);
+    coordinated(&mut client);
+    let joined = client.call(&beat("m", 0), 1);
+    assert_eq!(joined.error_code, 0);
+    let mut stranger = broker.connect();
+    wait::until("the group is empty", || match commit(&mut stranger, "g", ("", -1), 5) {
+        0 => true,
+        code => code != UNKNOWN_MEMBER_ID,
+    });
+    assert_eq!(commit(&mut stranger, "g", ("", -1), 6), 0);
+    assert_eq!(client.call(&beat("m", joined.member_epoch), 1).error_code, UNKNOWN_MEMBER_ID);
+    assert_eq!(client.call(&beat("m", 0), 1).error_code, 0, "it may come back");
 }
 
 #[test]

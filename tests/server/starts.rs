@@ -86,7 +86,7 @@ fn prepared(open: &Open) -> RecordBatch {
 }
 
 /// Appends to a partition that no server has.
-async fn append(directory: &Path, (topic, number): (&str, u32), batch: RecordBatch) {
+pub async fn append(directory: &Path, (topic, number): (&str, u32), batch: RecordBatch) {
     let options = EngineOptions::new(directory, EngineKind::PlainFile);
     let engine = Engine::start(options).expect("it starts");
     let spec = PartitionSpec {

@@ -7,12 +7,14 @@ pub mod client;
 use kafka_protocol::messages::{EndTxnRequest, InitProducerIdRequest, ProduceRequest};
 
 use self::client::{Cluster, named};
+use crate::admin::alter;
 use crate::support::batch::transactional;
 use crate::support::client::{only, produce_request};
 use crate::support::process::Launch;
 use crate::support::{ENGINES, wait};
 
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
+const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 const INVALID_REQUEST: i16 = 42;
 const INVALID_PRODUCER_EPOCH: i16 = 47;
 const INVALID_TXN_STATE: i16 = 48;
@@ -95,6 +97,8 @@ fn before_version_2_partitions_are_added_first_and_the_epoch_stays() {
     // The whole request is refused when one of its partitions isn't there.
     let added = cluster.add("copier", producer, ("topic", &[0, 7]));
     assert_eq!(added, [55, UNKNOWN_TOPIC_OR_PARTITION]);
+    let added = cluster.add("copier", producer, ("__transaction_state", &[0]));
+    assert_eq!(added, [TOPIC_AUTHORIZATION_FAILED]);
 }
 
 #[test]
@@ -288,6 +292,35 @@ fn offsets_count_when_their_transaction_is_committed() {
     let old = (producer.0, producer.1 - 1);
     assert_eq!(commit(COMMIT_2, old, 20), INVALID_PRODUCER_EPOCH);
     assert_eq!(cluster.offset(("stranger", "topic", 0), true), (0, -1));
+}
+
+/// A batch of which the coordinator knows nothing hangs for ever; an operator finds and ends it.
+#[test]
+fn without_verification_a_batch_of_an_old_client_is_taken_unasked() {
+    let cluster = started("topic", 1);
+    let place = ("topic", 0);
+    let producer = cluster.init("hanging", 60_000);
+    let send = |sequence| {
+        let batch = transactional(producer, sequence, &["late"]);
+        cluster.produce(("hanging", PRODUCE_1), place, batch)
+    };
+    let verifies = |value| {
+        let mut client = cluster.broker.connect();
+        let name = "transaction.partition.verification.enable";
+        // 4: a broker; 0: set, 1: unset.
+        assert_eq!(alter(&mut client, (4, ""), (name, i8::from(value), Some("false")), false), 0);
+    };
+    assert_eq!(send(0), TRANSACTION_ABORTABLE);
+    verifies(false);
+    assert_eq!(send(0), 0);
+    verifies(true);
+    assert_eq!(send(1), 0, "the transaction is open");
+    assert_eq!(cluster.describe("hanging").transaction_state.as_str(), "Empty");
+    assert_eq!(cluster.stable("topic", 0), 0);
+    assert_eq!(cluster.producers("topic", 0)[0].current_txn_start_offset, 0);
+    assert_eq!(cluster.write_marker("topic", 0, (producer, false)), 0);
+    cluster.settled("topic", 0);
+    assert_eq!(send(2), TRANSACTION_ABORTABLE);
 }
 
 #[test]

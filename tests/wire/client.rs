@@ -374,6 +374,7 @@ fn the_produce_command_keeps_order_and_stores_nothing_twice() {
             headers: Vec::new(),
             batch_bytes: 1_000,
             input: Some(path),
+            json: false,
         };
         produce::run(&options).await.expect("all get through in the end");
     });

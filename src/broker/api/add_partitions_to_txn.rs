@@ -2,7 +2,8 @@
 //!
 //! - Versions 0 to 3 come from clients: one transaction. Versions 4 and 5 come from brokers: many,
 //!   each either added (transaction version 2) or only looked up (`verify_only`).
-//! - When a partition isn't there none is added: the others say OPERATION_NOT_ATTEMPTED.
+//! - When a partition isn't there or is one of an internal topic, which is no client's to write to
+//!   (TOPIC_AUTHORIZATION_FAILED), none is added: the others say OPERATION_NOT_ATTEMPTED.
 //! - PRODUCER_FENCED from version 2 on, INVALID_PRODUCER_EPOCH before.
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use crate::broker::node::Node;
 use crate::coordinator::transactions::{
     Answer, Request, TopicPartition, TransactionVersion, TransactionalId,
 };
+use crate::format::names::TopicName;
 use crate::wire::error::ErrorCode;
 
 /// First version with many transactions.
@@ -64,16 +66,16 @@ async fn add(
     let (mut partitions, mut is_whole) = (BTreeSet::new(), true);
     for topic in &transaction.topics {
         for number in &topic.partitions {
-            match existing(node, topic.name.0.as_str(), *number) {
-                Some(partition) => drop(partitions.insert(partition)),
-                None => is_whole = false,
+            match writable(node, topic.name.0.as_str(), *number) {
+                Ok(partition) => drop(partitions.insert(partition)),
+                Err(_) => is_whole = false,
             }
         }
     }
     if !is_whole {
-        return results(&transaction.topics, |topic, number| match existing(node, topic, number) {
-            Some(_) => ErrorCode::OperationNotAttempted,
-            None => ErrorCode::UnknownTopicOrPartition,
+        return results(&transaction.topics, |topic, number| {
+            let refused = writable(node, topic, number).err();
+            refused.unwrap_or(ErrorCode::OperationNotAttempted)
         });
     }
     let outcome = ask(node, transaction, (version, partitions)).await;
@@ -84,6 +86,14 @@ async fn add(
         },
         Err(code) => fenced_as(*code, version >= FENCED_FROM),
     })
+}
+
+/// A partition that clients may write to.
+fn writable(node: &Node, topic: &str, number: i32) -> Result<TopicPartition, ErrorCode> {
+    if TopicName::new(topic).is_ok_and(|name| name.is_internal()) {
+        return Err(ErrorCode::TopicAuthorizationFailed);
+    }
+    existing(node, topic, number).ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
 /// Those that are in the transaction now.

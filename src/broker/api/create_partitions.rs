@@ -3,6 +3,9 @@
 //! - The answer leaves when every shard has made its new partitions.
 //! - An assignment names one broker of ours for each new partition. A partition's place follows
 //!   from its number, so any other broker than that one is error 39.
+//! - The topics of coordinators stay as they are (error 37): which of their partitions has what a
+//!   group has committed follows from how many there are. Kafka makes more, and looks for the
+//!   offsets elsewhere from its next start on.
 //! - What would exceed `uringlog.partitions.max` is error 37.
 
 use std::collections::HashSet;
@@ -65,6 +68,13 @@ fn decide(
         let message = "This server does not host this topic-partition.";
         Refusal::new(ErrorCode::UnknownTopicOrPartition, message)
     })?;
+    if topic.name.is_internal() {
+        let message = format!(
+            "{} keeps its number of partitions: what is stored in it would not be found any more",
+            topic.name
+        );
+        return Err(Refusal::new(ErrorCode::InvalidPartitions, message));
+    }
     let ours: Vec<i32> = shared.brokers.iter().map(|(id, _, _)| id.0).collect();
     let before = topic.partition_count();
     let count = check(wanted, before, &ours)?;

@@ -3,7 +3,12 @@
 //! - The answer leaves when every shard has made its partitions. A topic that some shard can't make
 //!   is taken back and answered with error 56.
 //! - Only one replica: a factor above 1 is error 38 with the reason.
+//! - A request for more than 10,000 partitions is refused as a whole (error 44), and so is each of
+//!   its topics.
+//! - A name that a request has more than once is answered once, with error 42.
 //! - From version 5 on the answer tells the topic's configs, from 7 on its id.
+
+use std::collections::HashSet;
 
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreateTopicsRequest};
 use kafka_protocol::messages::create_topics_response::{
@@ -27,13 +32,17 @@ const REPLICATION_FACTOR: i16 = 1;
 pub async fn answer(node: &Node, request: CreateTopicsRequest) -> CreateTopicsResponse {
     node.served().await;
     let twice = topics::duplicates(&request.topics);
+    let once = request.topics.iter().filter(|topic| !twice.contains(topic.name.as_str()));
+    let config = node.config();
+    let fits = topics::check_request(once, config.partitions_default);
     let mut more = 0;
     let check = |topic: &CreatableTopic| {
         if twice.contains(topic.name.as_str()) {
             let message = "the request names this topic more than once";
             return Err(Refusal::new(ErrorCode::InvalidRequest, message));
         }
-        let new = topics::check(topic, &node.config(), &node.shared.brokers)?;
+        fits.clone()?;
+        let new = topics::check(topic, &config, &node.shared.brokers)?;
         topics::admit(&new, &node.image(), &node.shared.config)?;
         // Those before it in the request count, whether they are made or only looked at.
         let total = more + u64::from(new.partitions);
@@ -43,7 +52,10 @@ pub async fn answer(node: &Node, request: CreateTopicsRequest) -> CreateTopicsRe
     };
     let checked: Vec<Result<NewTopic, Refusal>> = request.topics.iter().map(check).collect();
     let made = if request.validate_only { validated(checked) } else { make(node, checked).await };
-    let results = request.topics.iter().zip(made).map(|(wanted, made)| {
+    let mut told = HashSet::new();
+    let answers = request.topics.iter().zip(made);
+    let once = answers.filter(|(wanted, _)| told.insert(wanted.name.as_str()));
+    let results = once.map(|(wanted, made)| {
         let result = CreatableTopicResult::default().with_name(wanted.name.clone());
         match made {
             Ok(made) => describe(node, result, &made),

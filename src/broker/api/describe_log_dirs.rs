@@ -6,7 +6,7 @@
 //! - Sizes of the file system from version 4 on, whether the directory is cordoned from 5 on (it
 //!   never is).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use kafka_protocol::messages::describe_log_dirs_request::DescribeLogDirsRequest;
@@ -20,17 +20,18 @@ use crate::broker::node::Node;
 use crate::wire::StrBytes;
 use crate::wire::error::ErrorCode;
 
-/// Which partitions are asked for; `None` for all.
-type Wanted = Option<HashSet<(StrBytes, i32)>>;
+/// Which partitions of each topic are asked for; `None` for all.
+type Wanted = Option<HashMap<StrBytes, HashSet<i32>>>;
 
 /// Answers a request.
 pub async fn answer(node: &Node, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     node.served().await;
     let wanted: Wanted = request.topics.map(|topics| {
-        let pairs = topics
-            .iter()
-            .flat_map(|topic| topic.partitions.iter().map(|index| (topic.topic.0.clone(), *index)));
-        pairs.collect()
+        let mut wanted: HashMap<StrBytes, HashSet<i32>> = HashMap::new();
+        for topic in topics {
+            wanted.entry(topic.topic.0).or_default().extend(topic.partitions);
+        }
+        wanted
     });
     let image = node.image();
     let topics = image.topics().filter_map(|topic| describe(node, topic, &wanted));
@@ -52,10 +53,13 @@ pub async fn answer(node: &Node, request: DescribeLogDirsRequest) -> DescribeLog
 fn describe(node: &Node, topic: &Topic, wanted: &Wanted) -> Option<DescribeLogDirsTopic> {
     let mut partitions = Vec::new();
     let name = text(topic.name.as_str());
+    let of_topic = match wanted {
+        Some(wanted) => Some(wanted.get(&name)?),
+        None => None,
+    };
     for number in topic.partitions() {
         let index = i32::try_from(number.0).expect("31 bits");
-        let is_wanted =
-            wanted.as_ref().is_none_or(|wanted| wanted.contains(&(name.clone(), index)));
+        let is_wanted = of_topic.is_none_or(|wanted| wanted.contains(&index));
         let Some(partition) = node.open_partition(topic.id, number).filter(|_| is_wanted) else {
             continue;
         };

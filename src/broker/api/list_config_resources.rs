@@ -2,8 +2,8 @@
 //!
 //! - Version 0 asks for subscriptions to clients' metrics alone; from version 1 on a request names
 //!   types, or none for all of them.
-//! - Every topic and broker has configs; groups and subscriptions are listed when some are set. Log
-//!   levels can't be asked for, so there are no loggers.
+//! - Every topic and broker has configs, and every broker loggers, unless the embedding program
+//!   sets what is logged; groups and subscriptions are listed when some are set.
 
 use std::collections::BTreeSet;
 
@@ -58,9 +58,11 @@ fn names(node: &Node, kind: i8) -> Vec<String> {
         | ConfigResource::Broker(_)
         | ConfigResource::Topic(_) => None,
     };
+    let brokers = || node.shared.brokers.iter().map(|(id, _, _)| id.0.to_string()).collect();
     match kind {
         kind::TOPIC => image.topics().map(|topic| topic.name.to_string()).collect(),
-        kind::BROKER => node.shared.brokers.iter().map(|(id, _, _)| id.0.to_string()).collect(),
+        kind::BROKER => brokers(),
+        kind::BROKER_LOGGER if node.shared.log_levels.is_some() => brokers(),
         _ => image.settings().resources().filter_map(set).collect(),
     }
 }

@@ -9,7 +9,7 @@
 //! - A special time that the request's version doesn't have yet is error 35, a partition that is
 //!   asked for twice is error 42.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
 use kafka_protocol::messages::list_offsets_response::{
@@ -65,12 +65,11 @@ pub async fn answer(node: &Node, request: ListOffsetsRequest, version: i16) -> L
     for wanted in request.topics {
         let topic_name = wanted.name.0.clone();
         let topic = node.topic(&TopicKey::Name(topic_name.clone()));
+        let twice = &twice[&topic_name];
         let mut partitions = Vec::with_capacity(wanted.partitions.len());
         for wanted in &wanted.partitions {
             let partition = match &topic {
-                _ if twice.contains(&(topic_name.clone(), wanted.partition_index)) => {
-                    Err(ErrorCode::InvalidRequest)
-                }
+                _ if twice.contains(&wanted.partition_index) => Err(ErrorCode::InvalidRequest),
                 Ok(topic) => node.partition(topic, wanted.partition_index).map_err(|it| it.code),
                 Err(code) => Err(*code),
             };
@@ -86,13 +85,15 @@ pub async fn answer(node: &Node, request: ListOffsetsRequest, version: i16) -> L
     ListOffsetsResponse::default().with_topics(topics)
 }
 
-/// Partitions that the request names more than once.
-fn repeated(request: &ListOffsetsRequest) -> HashSet<(StrBytes, i32)> {
-    let mut seen = HashSet::new();
-    let names = request.topics.iter().flat_map(|topic| {
-        topic.partitions.iter().map(|it| (topic.name.0.clone(), it.partition_index))
-    });
-    names.filter(|partition| !seen.insert(partition.clone())).collect()
+/// Partitions of each topic that the request names more than once.
+fn repeated(request: &ListOffsetsRequest) -> HashMap<StrBytes, HashSet<i32>> {
+    let mut by_topic: HashMap<StrBytes, (HashSet<i32>, HashSet<i32>)> = HashMap::new();
+    for topic in &request.topics {
+        let (seen, twice) = by_topic.entry(topic.name.0.clone()).or_default();
+        let indexes = topic.partitions.iter().map(|it| it.partition_index);
+        twice.extend(indexes.filter(|index| !seen.insert(*index)));
+    }
+    by_topic.into_iter().map(|(topic, (_, twice))| (topic, twice)).collect()
 }
 
 fn describe(

@@ -5,7 +5,8 @@
 //! - Every shard is a broker; the one that a partition is placed on is its leader and, on the wire,
 //!   its only replica.
 //! - A topic asked for by name that isn't there is made, when the broker allows it and the request
-//!   doesn't forbid it (version 4 on). Unlike Kafka's, the answer already shows it.
+//!   doesn't forbid it (version 4 on). Unlike Kafka's, the answer already shows it. None is made
+//!   of those that would have more than 10,000 partitions together.
 //! - The controller is the first shard: without one admin clients wait until they time out.
 
 use std::collections::HashSet;
@@ -25,7 +26,7 @@ use crate::broker::image::{Image, Topic};
 use crate::broker::node::Node;
 use crate::broker::topics;
 use crate::format::names::TopicName;
-use crate::units::{BrokerId, PartitionId, TopicId};
+use crate::units::{BrokerId, PartitionId, TopicId, u64_of};
 use crate::wire::error::ErrorCode;
 
 /// Answers a request.
@@ -93,6 +94,11 @@ async fn create_missing(node: &Node, listed: &[MetadataRequestTopic]) {
     wanted.sort();
     wanted.dedup();
     if wanted.is_empty() {
+        return;
+    }
+    let partitions = u64_of(wanted.len()) * u64::from(node.shared.config.partitions_default);
+    if let Err(refusal) = topics::check_at_once(partitions) {
+        node.complain(|| format!("{} topics are not made: {refusal}", wanted.len()));
         return;
     }
     let topics = wanted.into_iter().map(|name| topics::automatic(name, &node.shared.config));

@@ -83,7 +83,7 @@ pub async fn members(
     joining: Joining,
 ) -> Result<BTreeSet<TopicPartition>, ErrorCode> {
     let config = &node.shared.config.coordinators.transactions;
-    if joining == Joining::Asking && !config.is_verified {
+    if joining == Joining::Asking && !node.config().verifies_transactions() {
         return Ok(partitions.clone());
     }
     let deadline = Instant::now() + Duration::from_millis(config.add_wait_ms_max);

@@ -41,8 +41,6 @@ pub struct TransactionConfig {
     pub abort_interval_ms: u64,
     /// How often unused ids are looked for.
     pub expiration_interval_ms: u64,
-    /// Whether partitions ask before they take the first batch of a transaction.
-    pub is_verified: bool,
     /// How long a batch waits for the end of the transaction before.
     pub add_wait_ms_max: u64,
     /// Time between two tries meanwhile.
@@ -107,7 +105,6 @@ impl TransactionConfig {
             expiration_interval_ms: ms(
                 "transaction.remove.expired.transaction.cleanup.interval.ms",
             ),
-            is_verified: values.text("transaction.partition.verification.enable") == "true",
             add_wait_ms_max: ms("add.partitions.to.txn.retry.backoff.max.ms"),
             add_again_after_ms: ms("add.partitions.to.txn.retry.backoff.ms"),
         }

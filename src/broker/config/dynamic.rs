@@ -110,12 +110,14 @@ fn hinted(name: &'static str) -> String {
 }
 
 /// Whether a setting of the server may be changed at run time
-/// (`DynamicBrokerConfig#ALL_DYNAMIC_CONFIGS`): the defaults of topics, and what else the logs ask
-/// for whenever they need it.
+/// (`DynamicBrokerConfig#ALL_DYNAMIC_CONFIGS`): the defaults of topics, and what else is asked for
+/// whenever it is needed.
 pub fn is_dynamic(name: &str) -> bool {
     let is_default =
         |name| TOPIC.iter().any(|it| it.synonyms.first().is_some_and(|s| s.name == name));
-    is_default(name) || name == "producer.id.expiration.ms"
+    is_default(name)
+        || ["producer.id.expiration.ms", "transaction.partition.verification.enable"]
+            .contains(&name)
 }
 
 /// Checks all that is to be set at run time for one broker, or for all.

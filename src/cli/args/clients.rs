@@ -170,6 +170,9 @@ pub struct Produce {
     #[arg(long, value_name = "N", default_value_t = 262_144,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(BATCH_BYTES_MAX)))]
     pub batch_bytes: u32,
+    /// Print what was acknowledged as JSON on standard output.
+    #[arg(long)]
+    pub json: bool,
     /// The server.
     #[command(flatten)]
     pub server: Bootstrap,

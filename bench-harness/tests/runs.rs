@@ -158,3 +158,30 @@ fn without_java_the_column_of_kafka_is_skipped_and_said_to_be() {
     assert!(text.contains("kafka: this column is skipped, as there is no java"), "{text}");
     assert!(!out.exists());
 }
+
+/// The broker once stayed behind, in a folder that was gone.
+#[test]
+fn a_kafka_that_does_not_start_in_time_leaves_no_process() {
+    let folder = folder();
+    let (out, cache) = (folder.path().join("out"), folder.path().join("uringlog/kafka-4.3.1"));
+    // No Kafka at all: as many jars as `scripts/kafka` looks for, and a java that only waits.
+    fs::create_dir_all(&cache).expect("a folder");
+    fs::write(cache.join(".complete"), "").expect("a file");
+    let (java, pid) = (folder.path().join("java"), folder.path().join("java.pid"));
+    let broker = format!("echo $$ >{}; exec sleep 300", pid.display());
+    let text = format!("#!/bin/sh\ncase \"$*\" in\n*kafka.Kafka*) {broker} ;;\nesac\necho 17\n");
+    fs::write(&java, text).expect("a file");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&java, mode).expect("it is ours");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_bench-harness"));
+    run.args(["run", "limits", "--quick", "--engines", "kafka", "--out"]).arg(&out);
+    run.env("XDG_CACHE_HOME", folder.path()).env("KAFKA_START_SECONDS", "1");
+    let path = std::env::var("PATH").expect("there is a path");
+    run.env("PATH", format!("{}:{path}", folder.path().display()));
+    let output = run.output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let text = said(&output);
+    assert!(text.contains("kafka did not start") && text.contains("within 1 s"), "{text}");
+    let pid = fs::read_to_string(&pid).expect("it was started");
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "it is still there");
+}

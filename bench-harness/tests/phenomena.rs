@@ -259,6 +259,29 @@ fn limits_are_those_of_kafka_and_each_setting_does_what_it_says() {
     assert!(7 <= files(&out, ".svg").len(), "{:?}", files(&out, ".svg"));
 }
 
+/// More than topics take in a batch unless they are told to.
+#[test]
+fn batches_above_the_default_limit_are_taken() {
+    let folder = folder();
+    let arguments =
+        ["limits", "soak", "--quick", "--engines", "plain-file", "--durability", "page-cache"];
+    let set = [
+        "flush_record_size=1048576",
+        "flush_messages=10",
+        "flush_appends=10",
+        "flush_warm_up=1",
+        "record_bytes=65536",
+        "batch_records=20",
+        "segment_mib=2",
+        "rate=5",
+        "seconds=0.5",
+    ];
+    let set = set.iter().flat_map(|it| ["--set", it]);
+    let arguments: Vec<&str> = arguments.into_iter().chain(set).collect();
+    let (_, output) = run(folder.path(), &arguments);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 #[test]
 fn retention_takes_whole_segments_in_two_stages() {
     let folder = folder();

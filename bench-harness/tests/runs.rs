@@ -30,7 +30,7 @@ fn bad_input_is_named_before_anything_runs() {
     let folder = folder();
     let out = folder.path().join("out");
     let out = out.to_str().expect("a path of ours");
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["nonsense"], "unknown experiment nonsense; there are: all, roll-by-size"),
         (&["roll-by-size", "--engines", "uring,fast"], "unknown engine fast; there are: uring"),
         (&["roll-by-size", "--durability", "none"], "there are: device, page-cache"),
@@ -38,6 +38,7 @@ fn bad_input_is_named_before_anything_runs() {
         (&["roll-by-size", "--fs", "/tmp"], "want PATH=LABEL"),
         (&["roll-by-size", "--set", "records=0"], "records must be 1 to 10000000"),
         (&["roll-by-size", "--set", "sizes=0"], "no such parameter; there are, for roll-by-size"),
+        (&["retention", "--set", "file_delete_delay_ms=0"], "must be 100 to 3600000 ms"),
         (&["self-test", "--engines", "kafka"], "nothing is left to run"),
         (&["roll-by-size", "--rounds", "0"], "--rounds"),
     ];

@@ -13,8 +13,8 @@
 //! - `none`: not judged.
 //!
 //! A figure that only one run has is listed and is no regression. An `exact` one that the second
-//! run lost is one: when it went about that cell and the cell did not end well, or has other figures
-//! there with the same parameters. What the second run was not asked for is not lost.
+//! run lost is one: when it went about that cell and the cell did not end well, or has other
+//! figures there with the same parameters. What it was not asked for is not lost.
 
 use std::collections::BTreeMap;
 use std::path::Path;

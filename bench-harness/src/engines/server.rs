@@ -256,9 +256,13 @@ fn start_uringlog(place: &Place<'_>, settings: &[(&str, &str)]) -> Result<Server
         return Ok(Server { address, data, log, process, is_told: false, endings });
     }
     // It has closed its output, so it has ended or is about to.
-    drop(child.wait());
+    let status = child.wait().doing("wait for the server")?;
     let said = fs::read_to_string(log).unwrap_or_default();
-    Err(Failure::Wrong(format!("{engine} did not start: {}", said.trim())))
+    let said = match said.trim() {
+        "" => String::new(),
+        said => format!(": {said}"),
+    };
+    Err(Failure::Wrong(format!("{engine} did not start: {status}{said}")))
 }
 
 fn start_kafka(place: &Place<'_>, settings: &[(&str, &str)]) -> Result<Server, Failure> {

@@ -8,12 +8,13 @@
 //!   regression (or a gain) when the whole interval lies beyond the threshold: 10 %, or twice what
 //!   the calibration loops of the two runs differed by within themselves (middle half of the loop's
 //!   times, relative to their median) where that is more. With fewer than three rounds on either
-//!   side the interval knows nothing of the noise: the ranges of the two must not meet, and the
-//!   median has to be worse by a factor of two at least.
+//!   side the interval knows nothing of the noise: the ranges of the two must not meet, and lie
+//!   apart by a factor of two at least, by the threshold where that is more.
 //! - `none`: not judged.
 //!
-//! A figure that only one run has is listed and is no regression; an `exact` one that the second
-//! run lost is one.
+//! A figure that only one run has is listed and is no regression. An `exact` one that the second
+//! run lost is one: when it went about that cell and the cell did not end well, or has other
+//! figures there with the same parameters. What it was not asked for is not lost.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +23,8 @@ use serde_json::Value;
 
 use crate::experiments::Failure;
 use crate::experiments::measure::f64_of;
-use crate::record::{Better, Figure};
+use crate::record::output::CellState;
+use crate::record::{Better, Figure, Place};
 use crate::report::load::Run;
 use crate::report::stats::{ratio_interval, spread};
 use crate::run::noise::Noise;
@@ -58,7 +60,8 @@ struct Compared {
 pub fn run(before: &Path, after: &Path) -> Result<(), Failure> {
     let (before, after) = (Run::load(before)?, Run::load(after)?);
     let threshold = threshold(&before.noise, &after.noise);
-    let compared = compare(&before.figures, &after.figures, threshold);
+    let after_it = After { figures: &after.figures, cells: &after.state.cells };
+    let compared = compare(&before.figures, &after_it, threshold);
     println!(
         "A: {} ({})\nB: {} ({})",
         before.label, before.state.command, after.label, after.state.command
@@ -125,13 +128,43 @@ fn middle_half(values: impl Iterator<Item = u64>) -> f64 {
     }
 }
 
-fn compare(before: &[Figure], after: &[Figure], threshold: f64) -> Vec<Compared> {
-    let (before, after) = (by_name(before), by_name(after));
+/// The second run.
+struct After<'a> {
+    figures: &'a [Figure],
+    cells: &'a [CellState],
+}
+
+impl After<'_> {
+    /// Whether a figure of the first run, which this one hasn't, was to be had here.
+    fn has_lost(&self, old: &Figure) -> bool {
+        let broke = |it: &&CellState| ["failed", "interrupted"].contains(&it.state.as_str());
+        let is_there =
+            |it: &Figure| is_beside(&it.place, &old.place) && it.parameters == old.parameters;
+        self.cells.iter().filter(broke).any(|it| has(&it.place, &old.place))
+            || self.figures.iter().any(is_there)
+    }
+}
+
+/// The same cell in any round.
+fn is_beside(one: &Place, other: &Place) -> bool {
+    Place { round: 0, ..one.clone() } == Place { round: 0, ..other.clone() }
+}
+
+/// Whether something was recorded in the cell, or in another round of it. Experiments that compare
+/// variants name each as an engine of its own.
+fn has(cell: &Place, recorded: &Place) -> bool {
+    let of_cell = Place { engine: cell.engine.clone(), ..recorded.clone() };
+    let is_variant = cell.engine == "none" || recorded.engine.starts_with(&cell.engine);
+    is_variant && is_beside(cell, &of_cell)
+}
+
+fn compare(before: &[Figure], after: &After<'_>, threshold: f64) -> Vec<Compared> {
+    let (before, second, after) = (by_name(before), after, by_name(after.figures));
     let mut compared: Vec<Compared> = Vec::new();
     for (name, old) in &before {
         let (verdict, text) = match after.get(name) {
             Some(new) => judge(old, new, threshold),
-            None if old[0].better == Better::Exact => {
+            None if old[0].better == Better::Exact && second.has_lost(old[0]) => {
                 (Verdict::Regression, format!("{} in A, nothing in B", old[0].value))
             }
             None => (Verdict::OnlyBefore, old[0].value.to_string()),
@@ -192,7 +225,7 @@ fn judge_rate(before: &[&Figure], after: &[&Figure], threshold: f64) -> (Verdict
         return (Verdict::Same, values.join(", then "));
     };
     let is_few = old.len().min(new.len()) < ROUNDS_MIN;
-    let beyond = if is_few { FEW_ROUNDS_FACTOR - 1.0 } else { threshold };
+    let beyond = if is_few { threshold.max(FEW_ROUNDS_FACTOR - 1.0) } else { threshold };
     let ratio = of_new.median / of_old.median;
     let (low, high) =
         if is_few { (of_new.min / of_old.max, of_new.max / of_old.min) } else { interval };
@@ -234,8 +267,12 @@ mod tests {
         (0..).zip(&values).map(figure).collect()
     }
 
+    fn done(figures: &[Figure]) -> After<'_> {
+        After { figures, cells: &[] }
+    }
+
     fn verdict(before: &[Figure], after: &[Figure]) -> Verdict {
-        let compared = compare(before, after, THRESHOLD_MIN);
+        let compared = compare(before, &done(after), THRESHOLD_MIN);
         assert_eq!(compared.len(), 1);
         compared[0].verdict
     }
@@ -246,11 +283,41 @@ mod tests {
         let seed = bases(vec![0, 1028, 2033, 3038]);
         assert_eq!(verdict(&seed, &seed), Verdict::Same);
         assert_eq!(verdict(&seed, &bases(vec![0, 1028, 2033, 3039])), Verdict::Regression);
-        assert_eq!(verdict(&seed, &[]), Verdict::Regression);
         assert_eq!(verdict(&[], &seed), Verdict::OnlyAfter);
-        let compared = compare(&[], &seed, THRESHOLD_MIN);
+        let compared = compare(&[], &done(&seed), THRESHOLD_MIN);
         assert_eq!(lonely(&compared, Verdict::OnlyAfter), BTreeMap::from([("test", 1)]));
         assert!(lonely(&compared, Verdict::OnlyBefore).is_empty());
+    }
+
+    #[test]
+    fn what_a_run_was_not_asked_for_is_not_lost() {
+        let seed = figures("base_offsets", &[vec![0, 1028]], unit::OFFSET);
+        let judged = |figures: &[Figure], cells: &[CellState]| {
+            compare(&seed, &After { figures, cells }, THRESHOLD_MIN).pop().expect("one").verdict
+        };
+        assert_eq!(judged(&[], &[]), Verdict::OnlyBefore);
+        let cell = |state: &str, engine: &str| CellState {
+            place: Place { engine: engine.to_owned(), round: 7, ..seed[0].place.clone() },
+            state: state.to_owned(),
+            reason: None,
+            seconds: 1.0,
+        };
+        for (state, engine, expected) in [
+            ("failed", "uring", Verdict::Regression),
+            ("interrupted", "none", Verdict::Regression),
+            ("failed", "plain-file", Verdict::OnlyBefore),
+            ("done", "uring", Verdict::OnlyBefore),
+        ] {
+            assert_eq!(judged(&[], &[cell(state, engine)]), expected, "{state} {engine}");
+        }
+        // Another figure of the same point is there, and this one isn't.
+        let other = figures("segments", &[2], unit::COUNT);
+        let compared = compare(&seed, &done(&other), THRESHOLD_MIN);
+        assert_eq!(compared[0].verdict, Verdict::Regression);
+        let mut elsewhere = other;
+        elsewhere[0].parameters.insert("record_size".to_owned(), 1023.into());
+        let compared = compare(&seed, &done(&elsewhere), THRESHOLD_MIN);
+        assert!(compared.iter().all(|it| it.verdict != Verdict::Regression));
     }
 
     #[test]
@@ -277,6 +344,11 @@ mod tests {
         assert_eq!(verdict(&times(100), &times(210)), Verdict::Regression);
         assert_eq!(verdict(&times(210), &times(100)), Verdict::Gain);
         assert_eq!(verdict(&times(0), &times(100)), Verdict::Same);
+        // Calibration loops that differ by more say that this machine makes such differences.
+        let compared = compare(&times(100), &done(&times(290)), 2.0);
+        assert_eq!(compared[0].verdict, Verdict::Same);
+        let compared = compare(&times(100), &done(&times(310)), 2.0);
+        assert_eq!(compared[0].verdict, Verdict::Regression);
     }
 
     #[test]

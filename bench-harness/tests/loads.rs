@@ -166,7 +166,7 @@ fn a_killed_server_is_named_its_points_are_kept_and_the_run_goes_on() {
     let mut harness = harness.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it");
     await_text(&out.join("end-to-end/series.jsonl"), "produce 50 %");
     let server = server_of(&harness).expect("it runs");
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_secs(1));
     kill_process(server, Signal::KILL).expect("it runs");
     assert_eq!(harness.wait().expect("it ends").code(), Some(1));
     let state = json(&out.join("run.json"));
@@ -206,6 +206,30 @@ fn a_killed_server_is_named_its_points_are_kept_and_the_run_goes_on() {
         "{}",
         said(&output)
     );
+}
+
+/// Requests say no more than that their connection is lost.
+#[test]
+fn a_killed_server_is_named_whatever_was_done_with_it() {
+    let folder = folder();
+    let out = folder.path().join("out");
+    // More than anybody waits for.
+    let set = ["through=wire", "records=10000000", "cost=false"];
+    let mut harness = command(&out, &[&["roll-by-size"], ONE].concat(), &set);
+    let mut harness = harness.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it");
+    let until = Instant::now() + PATIENCE;
+    let has_log = |cell: fs::DirEntry| cell.path().join("server/data/segments-0-0").is_dir();
+    while !fs::read_dir(&out).is_ok_and(|it| it.flatten().any(has_log)) {
+        assert!(Instant::now() < until, "there never was a log");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let server = server_of(&harness).expect("it runs");
+    kill_process(server, Signal::KILL).expect("it runs");
+    assert_eq!(harness.wait().expect("it ends").code(), Some(1));
+    let state = json(&out.join("run.json"));
+    let reason = state["cells"][0]["reason"].as_str().expect("a reason");
+    let expected = format!("the server (process {}) has ended: signal: 9", server.as_raw_nonzero());
+    assert!(reason.contains(&expected), "{reason}");
 }
 
 #[test]

@@ -259,6 +259,55 @@ fn limits_are_those_of_kafka_and_each_setting_does_what_it_says() {
     assert!(7 <= files(&out, ".svg").len(), "{:?}", files(&out, ".svg"));
 }
 
+/// More than topics take in a batch unless they are told to.
+#[test]
+fn batches_above_the_default_limit_are_taken() {
+    let folder = folder();
+    let arguments =
+        ["limits", "soak", "--quick", "--engines", "plain-file", "--durability", "page-cache"];
+    let set = [
+        "flush_record_size=1048576",
+        "flush_messages=10",
+        "flush_appends=10",
+        "flush_warm_up=1",
+        "record_bytes=65536",
+        "batch_records=20",
+        "segment_mib=2",
+        "rate=5",
+        "seconds=0.5",
+    ];
+    let set = set.iter().flat_map(|it| ["--set", it]);
+    let arguments: Vec<&str> = arguments.into_iter().chain(set).collect();
+    let (_, output) = run(folder.path(), &arguments);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn retention_through_the_wire_is_set_when_the_log_is_full() {
+    let folder = folder();
+    let arguments =
+        ["retention", "--quick", "--engines", "plain-file", "--durability", "page-cache"];
+    // Sooner over than all is appended, if it counted from the beginning.
+    let set = ["--set", "through=wire", "--set", "record_size=1000", "--set", "retention_ms=50"];
+    let (out, output) = run(folder.path(), &[&arguments[..], &set[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let results = json(&out.join("results.json"));
+    let of = |figure: &str, rule: &str| values(&results, figure, &[("rule", rule.into())]);
+    // 69 batches of 15,196 bytes fit a segment.
+    let all = [Value::from(vec![0, 1035, 2070, 3105])];
+    assert_eq!(of("base_offsets", "time"), all);
+    assert_eq!(of("deleted_base_offsets", "time"), all);
+    assert_eq!(of("kept_base_offsets", "time"), [Value::from(vec![4000])]);
+    assert_eq!(of("base_offsets", "size"), all);
+    assert_eq!(of("deleted_base_offsets", "size"), [Value::from(vec![0])]);
+    assert_eq!(of("kept_bytes", "size"), [Value::from(2 * 69 * 15_196 + 59 * 15_196 + 10_151)]);
+    for rule in ["time", "size"] {
+        let drawn = files(&out, ".svg");
+        let is_it = |it: &Path| it.to_string_lossy().contains(&format!("stages-by-{rule}"));
+        assert!(drawn.iter().any(|it| is_it(it)), "{rule}: {drawn:?}");
+    }
+}
+
 #[test]
 fn retention_takes_whole_segments_in_two_stages() {
     let folder = folder();

@@ -30,7 +30,7 @@ fn bad_input_is_named_before_anything_runs() {
     let folder = folder();
     let out = folder.path().join("out");
     let out = out.to_str().expect("a path of ours");
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["nonsense"], "unknown experiment nonsense; there are: all, roll-by-size"),
         (&["roll-by-size", "--engines", "uring,fast"], "unknown engine fast; there are: uring"),
         (&["roll-by-size", "--durability", "none"], "there are: device, page-cache"),
@@ -38,6 +38,7 @@ fn bad_input_is_named_before_anything_runs() {
         (&["roll-by-size", "--fs", "/tmp"], "want PATH=LABEL"),
         (&["roll-by-size", "--set", "records=0"], "records must be 1 to 10000000"),
         (&["roll-by-size", "--set", "sizes=0"], "no such parameter; there are, for roll-by-size"),
+        (&["retention", "--set", "file_delete_delay_ms=0"], "must be 100 to 3600000 ms"),
         (&["self-test", "--engines", "kafka"], "nothing is left to run"),
         (&["roll-by-size", "--rounds", "0"], "--rounds"),
     ];
@@ -157,4 +158,31 @@ fn without_java_the_column_of_kafka_is_skipped_and_said_to_be() {
     let text = said(&output);
     assert!(text.contains("kafka: this column is skipped, as there is no java"), "{text}");
     assert!(!out.exists());
+}
+
+/// The broker once stayed behind, in a folder that was gone.
+#[test]
+fn a_kafka_that_does_not_start_in_time_leaves_no_process() {
+    let folder = folder();
+    let (out, cache) = (folder.path().join("out"), folder.path().join("uringlog/kafka-4.3.1"));
+    // No Kafka at all: as many jars as `scripts/kafka` looks for, and a java that only waits.
+    fs::create_dir_all(&cache).expect("a folder");
+    fs::write(cache.join(".complete"), "").expect("a file");
+    let (java, pid) = (folder.path().join("java"), folder.path().join("java.pid"));
+    let broker = format!("echo $$ >{}; exec sleep 300", pid.display());
+    let text = format!("#!/bin/sh\ncase \"$*\" in\n*kafka.Kafka*) {broker} ;;\nesac\necho 17\n");
+    fs::write(&java, text).expect("a file");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&java, mode).expect("it is ours");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_bench-harness"));
+    run.args(["run", "limits", "--quick", "--engines", "kafka", "--out"]).arg(&out);
+    run.env("XDG_CACHE_HOME", folder.path()).env("KAFKA_START_SECONDS", "1");
+    let path = std::env::var("PATH").expect("there is a path");
+    run.env("PATH", format!("{}:{path}", folder.path().display()));
+    let output = run.output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let text = said(&output);
+    assert!(text.contains("kafka did not start") && text.contains("within 1 s"), "{text}");
+    let pid = fs::read_to_string(&pid).expect("it was started");
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "it is still there");
 }

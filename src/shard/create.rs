@@ -14,8 +14,8 @@ use crate::shard::partition::{Partition, PartitionCell};
 
 impl Engine {
     /// Makes a new partition: its directory and first files are there when this returns. In a task
-    /// of its own: whoever wants it may give up, and a log whose plan nobody brings to its end could
-    /// never be closed.
+    /// of its own: whoever wants it may give up, and a log whose plan nobody brings to its end
+    /// could never be closed.
     ///
     /// # Errors
     /// [`EngineError::Disk`], [`EngineError::Stopped`].

@@ -3,6 +3,8 @@
 use bytes::BytesMut;
 use uringlog::{BatchBuilder, Codec, NewRecord, RecordBatch, Timestamp};
 
+use crate::experiments::Failure;
+
 /// Bytes for values: not zeros, and the same for the same seed.
 pub fn bytes(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
@@ -39,9 +41,38 @@ pub fn length(records: u64, value: u64) -> u64 {
     u64::try_from(batch.size()).expect("usize is 64 bits")
 }
 
+/// The time of the first of `count` records that are `gap_ms` apart, when the last one's is `last`.
+///
+/// # Errors
+/// When it would lie before 1970, where times don't reach; `gap` is the parameter to be lowered.
+pub fn first_time(
+    last: Timestamp,
+    (count, gap_ms): (u64, u64),
+    gap: &str,
+) -> Result<Timestamp, Failure> {
+    let span = count.saturating_sub(1).saturating_mul(gap_ms);
+    match i64::try_from(span) {
+        Ok(span) if span <= last.0 => Ok(Timestamp(last.0 - span)),
+        _ => Err(Failure::Usage(format!(
+            "{gap}={gap_ms}: of {count} records so far apart, the last one now, the first would \
+             be older than 1970; lower {gap}, or take fewer records"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_do_not_reach_before_1970() {
+        let first = |count, gap_ms| first_time(Timestamp(1000), (count, gap_ms), "gap_ms");
+        assert_eq!(first(11, 100).expect("it does"), Timestamp(0));
+        assert_eq!(first(0, 100).expect("it does"), Timestamp(1000));
+        let text = first(12, 100).expect_err("too far").to_string();
+        assert!(text.contains("lower gap_ms, or take fewer records"), "{text}");
+        assert!(first(u64::MAX, u64::MAX).is_err());
+    }
 
     #[test]
     fn batches_have_the_lengths_that_the_documents_show() {

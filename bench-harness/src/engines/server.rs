@@ -14,13 +14,15 @@ use uringlog::client::{Client, ClientOptions};
 
 use super::{EngineName, Tier};
 use crate::experiments::{Doing, DoingTo, Failure};
-use crate::run::Context;
+use crate::run::{Context, Endings};
 
 /// Where the project has it.
 const KAFKA_SCRIPT: &str = "scripts/kafka";
 /// How long an orderly stop may take before the process is killed.
 const STOP_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A connection may fail that long before the server's process is seen to have ended.
+const END_AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// What the kernel counts process times in (`sysconf(_SC_CLK_TCK)`, 100 on every Linux).
 const TICK: Duration = Duration::from_millis(10);
 
@@ -33,6 +35,9 @@ pub struct Server {
     /// What it says.
     log: PathBuf,
     process: Process,
+    /// Whether it was told to end.
+    is_told: bool,
+    endings: Endings,
 }
 
 enum Process {
@@ -58,7 +63,8 @@ impl Server {
         let folder = folder.as_path();
         fs::create_dir_all(folder).doing_to("make the folder", folder)?;
         let log = context.logs.join(context.file_name(name)).with_added_extension("server.log");
-        let place = Place { engine, tier: context.tier().unwrap_or(Tier::PageCache), folder, log };
+        let tier = context.tier().unwrap_or(Tier::PageCache);
+        let place = Place { engine, tier, folder, log, endings: &context.endings };
         match engine {
             EngineName::Kafka => start_kafka(&place, settings),
             EngineName::Uring | EngineName::PlainFile => start_uringlog(&place, settings),
@@ -105,7 +111,10 @@ impl Server {
             Process::Kafka { .. } => None,
         };
         let how = how.map_or(String::new(), |how| format!(": {how}"));
-        let log = self.data.with_file_name("server.log");
+        let log = match &self.process {
+            Process::Child { .. } => self.log.clone(),
+            Process::Kafka { folder, .. } => folder.join("server.log"),
+        };
         let log = fs::read_to_string(log).unwrap_or_default();
         let last = log.lines().rfind(|line| !line.trim().is_empty());
         let last = last.map_or(String::new(), |line| format!("; it last said: {}", line.trim()));
@@ -117,6 +126,10 @@ impl Server {
     /// # Errors
     /// When it doesn't end, or says that something was wrong.
     pub fn stop(mut self) -> Result<(), Failure> {
+        self.is_told = true;
+        if let Some(how) = self.ending(Duration::ZERO) {
+            return Err(Failure::Wrong(how));
+        }
         let pid = self.pid();
         kill_process(pid, Signal::TERM).doing("stop the server")?;
         let until = Instant::now() + STOP_MAX;
@@ -144,6 +157,7 @@ impl Server {
     /// # Errors
     /// When it can't be waited for.
     pub fn kill(mut self) -> Result<(), Failure> {
+        self.is_told = true;
         self.end().doing("kill the server")
     }
 
@@ -167,6 +181,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // Something has failed: perhaps because there is no server any more.
+        if !self.is_told
+            && let Some(how) = self.ending(END_AFTER_FAILURE)
+        {
+            self.endings.add(how);
+        }
         // It has ended already, or nothing more can be done about it.
         drop(self.end());
         if let Process::Kafka { folder, .. } = &self.process {
@@ -186,6 +206,7 @@ struct Place<'a> {
     folder: &'a Path,
     /// What it says goes here.
     log: PathBuf,
+    endings: &'a Endings,
 }
 
 /// A zombie is no longer alive: whoever started it hasn't looked yet.
@@ -205,7 +226,7 @@ fn cpu_of(stat: &str) -> Option<Duration> {
 }
 
 fn start_uringlog(place: &Place<'_>, settings: &[(&str, &str)]) -> Result<Server, Failure> {
-    let Place { engine, tier, folder, log } = place;
+    let Place { engine, tier, folder, log, endings } = place;
     let data = folder.join("data");
     let program = std::env::current_exe().doing("find this program")?;
     let mut command = Command::new(program);
@@ -231,12 +252,17 @@ fn start_uringlog(place: &Place<'_>, settings: &[(&str, &str)]) -> Result<Server
     }
     if let Some(address) = address {
         let process = Process::Child { child, _said: said };
-        return Ok(Server { address, data, process, log: log.clone() });
+        let (log, endings) = (log.clone(), Endings::clone(endings));
+        return Ok(Server { address, data, log, process, is_told: false, endings });
     }
     // It has closed its output, so it has ended or is about to.
-    drop(child.wait());
+    let status = child.wait().doing("wait for the server")?;
     let said = fs::read_to_string(log).unwrap_or_default();
-    Err(Failure::Wrong(format!("{engine} did not start: {}", said.trim())))
+    let said = match said.trim() {
+        "" => String::new(),
+        said => format!(": {said}"),
+    };
+    Err(Failure::Wrong(format!("{engine} did not start: {status}{said}")))
 }
 
 fn start_kafka(place: &Place<'_>, settings: &[(&str, &str)]) -> Result<Server, Failure> {
@@ -277,6 +303,8 @@ fn start_kafka(place: &Place<'_>, settings: &[(&str, &str)]) -> Result<Server, F
         data: folder.join("data"),
         process: Process::Kafka { pid, folder: folder.into() },
         log: log.clone(),
+        is_told: false,
+        endings: Endings::clone(place.endings),
     })
 }
 
@@ -322,6 +350,39 @@ mod tests {
         let stat = "42 (a) b) S 1 42 42 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 100";
         assert_eq!(cpu_of(stat), Some(Duration::from_secs(3)));
         assert_eq!(cpu_of("42 (a) S 1"), None);
+    }
+
+    /// Not uringlog, but a child of ours that says something and ends.
+    fn one_that_ends(folder: &Path, endings: &Endings) -> Server {
+        let log = folder.join("said.log");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo its last words >&2; exit 3"]).stdout(Stdio::piped());
+        command.stderr(File::create(&log).expect("a file"));
+        let mut child = command.spawn().expect("it starts");
+        let said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Server {
+            address: String::new(),
+            data: folder.join("server/data"),
+            log,
+            process: Process::Child { child, _said: said },
+            is_told: false,
+            endings: endings.clone(),
+        }
+    }
+
+    #[test]
+    fn a_server_that_ended_is_named_with_its_last_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let endings = Endings::default();
+        let mut server = one_that_ends(folder.path(), &endings);
+        let how = server.ending(STOP_MAX).expect("it ends at once");
+        assert!(how.ends_with("exit status: 3; it last said: its last words"), "{how}");
+        assert_eq!(server.stop().expect_err("it had ended").to_string(), format!("wrong: {how}"));
+        let lost = || Failure::Wrong("lost".to_owned());
+        assert_eq!(endings.explain(lost()).to_string(), "wrong: lost");
+        drop(one_that_ends(folder.path(), &endings));
+        let text = endings.explain(lost()).to_string();
+        assert!(text.contains("has ended") && text.ends_with("(wrong: lost)"), "{text}");
     }
 
     #[test]

@@ -89,20 +89,14 @@ const PARAMETERS: &[Parameter] = &[
         "ms",
         "retention.ms, set when all records are there",
     ),
-    number(
-        "wire_retention_ms",
-        Scaled { quick: 5_000, normal: 10_000, full: 10_000 },
-        (1, HOUR_MS),
-        "ms",
-        "the same through the wire, set from the beginning: longer than appending takes",
-    ),
     number("retention_bytes", Scaled::same(2 << 20), (0, 1 << 40), "bytes", "retention.bytes"),
     number(
         "file_delete_delay_ms",
         Scaled { quick: 400, normal: 5_000, full: 60_000 },
-        (0, HOUR_MS),
+        // What is gone sooner may not be seen in between.
+        (100, HOUR_MS),
         "ms",
-        "file.delete.delay.ms: from the first stage to the second",
+        "file.delete.delay.ms: from the first stage to the second, long enough to be seen",
     ),
     Parameter {
         name: "through",
@@ -196,7 +190,7 @@ fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
         by_wire(context, &runs, recorder)?;
     }
     let is_directly = is_library && through != "wire";
-    stages::pictures(recorder, if is_directly { "library" } else { "wire" });
+    stages::pictures(recorder, if is_directly { "library" } else { "wire" }, &runs);
     notes(recorder);
     Ok(())
 }

@@ -188,6 +188,7 @@ fn plan(context: &Context, server: &Server) -> Plan {
         topic_settings: vec![
             setting("segment.bytes", "segment_mib"),
             setting("retention.bytes", "retention_mib"),
+            setting("max.message.bytes", "segment_mib"),
         ],
         partitions: number("partitions"),
         pace: Pace::Rate(f64_of(parameters.number("rate"))),

@@ -3,8 +3,8 @@
 #![expect(dead_code, reason = "what no experiment has needed yet; goes with the last such item")]
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use uringlog::Durability;
 
@@ -39,6 +39,28 @@ impl Interrupt {
     }
 }
 
+/// How servers of the cell ended that nobody had told to: what a request says then, that its
+/// connection is lost, is only what follows from it.
+#[derive(Clone, Debug, Default)]
+pub struct Endings(Arc<Mutex<Vec<String>>>);
+
+impl Endings {
+    /// A server has ended, in words.
+    pub fn add(&self, how: String) {
+        self.0.lock().expect("nobody panics with it").push(how);
+    }
+
+    /// The failure with its cause, when a server's end is that and the failure doesn't say so.
+    pub fn explain(&self, failure: Failure) -> Failure {
+        let endings = self.0.lock().expect("nobody panics with it");
+        let said = failure.to_string();
+        match endings.first() {
+            Some(how) if !said.contains(how.as_str()) => Failure::Wrong(format!("{how} ({said})")),
+            _ => failure,
+        }
+    }
+}
+
 /// A cell, and the means to carry it out.
 pub struct Context {
     /// What can be set, with its values.
@@ -57,6 +79,8 @@ pub struct Context {
     pub folder: PathBuf,
     /// Where servers' logs go: on a full disk under test they would be lost.
     pub logs: PathBuf,
+    /// Servers that ended by themselves are told to it.
+    pub endings: Endings,
     pub(super) engine: Option<EngineName>,
     pub(super) tier: Option<Tier>,
     pub(super) terminal: Terminal,
@@ -104,5 +128,22 @@ impl Context {
     /// Tells the user something at once.
     pub fn tell(&self, text: &str) {
         self.terminal.tell(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_end_is_the_cause_of_what_fails_then() {
+        let lost = || Failure::Wrong("the connection is lost".to_owned());
+        let endings = Endings::default();
+        assert_eq!(endings.explain(lost()).to_string(), "wrong: the connection is lost");
+        endings.add("the server has ended".to_owned());
+        let text = endings.explain(lost()).to_string();
+        assert_eq!(text, "wrong: the server has ended (wrong: the connection is lost)");
+        let said = endings.explain(Failure::Wrong("the server has ended".to_owned()));
+        assert_eq!(said.to_string(), "wrong: the server has ended");
     }
 }

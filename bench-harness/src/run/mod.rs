@@ -11,7 +11,7 @@ pub mod terminal;
 
 use std::time::{Duration, Instant};
 
-pub use context::{Context, Interrupt};
+pub use context::{Context, Endings, Interrupt};
 pub use options::{Options, Where};
 
 use cells::{Cell, Choice};
@@ -241,6 +241,7 @@ impl Run {
             file_system: place.label.clone(),
             folder: folder.path().to_owned(),
             logs: self.output.folder().join(cell.experiment.name),
+            endings: Endings::default(),
             engine: cell.engine,
             tier: cell.tier,
             terminal: self.terminal.clone(),
@@ -255,7 +256,7 @@ impl Run {
         });
         let carried_out = carried_out.map_err(|failure| match failure {
             Failure::Interrupted | Failure::Skipped(_) => failure,
-            failure => with_space_left(failure, place),
+            failure => with_space_left(context.endings.explain(failure), place),
         });
         let removed = folder.close().doing("remove the folder of the cell");
         carried_out.and(removed)

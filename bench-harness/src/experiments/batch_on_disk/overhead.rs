@@ -39,16 +39,16 @@ pub async fn run(
     Ok(())
 }
 
-fn batch(context: &Context, (count, size): (u64, u64)) -> RecordBatch {
+fn batch(context: &Context, (count, size): (u64, u64)) -> Result<RecordBatch, Failure> {
     let value = batches::bytes(usize_of(size), context.seed);
     let gap = context.parameters.number("record_gap_ms");
-    let last = now();
+    let first = batches::first_time(now(), (count, gap), "record_gap_ms")?;
     let mut batch = BatchBuilder::new(Codec::None);
     for number in 0..count {
-        let before = ((count - 1 - number) * gap).cast_signed();
-        batch.push(&NewRecord::value(Timestamp((last.0 - before).max(0)), &value));
+        let since = (number * gap).cast_signed();
+        batch.push(&NewRecord::value(Timestamp(first.0 + since), &value));
     }
-    batch.build()
+    Ok(batch.build())
 }
 
 /// A batch for each point, appended and read back.
@@ -65,7 +65,7 @@ async fn sizes_on_disk(
         recorder.vary("record_sizes", size);
         let sink = reach.topic((&format!("overhead-{size}"), 1), SETTINGS).await?;
         for count in &counts {
-            sink.append(0, batch(context, (*count, size))).await?;
+            sink.append(0, batch(context, (*count, size))?).await?;
         }
         let stored = stored::batches(&sink.directory(0))?;
         recorder.expect("batches", (stored.len(), counts.len()), "one for each point");
@@ -100,7 +100,7 @@ async fn cost(
     let size = context.parameters.number("cost_record_size");
     let rounds = context.parameters.number("cost_batches");
     let sink = reach.topic((&format!("cost-{count}"), 1), SETTINGS).await?;
-    let batch = batch(context, (count, size));
+    let batch = batch(context, (count, size))?;
     // The first one makes the connection, or the files' first blocks.
     sink.append(0, batches::copy(&batch)).await?;
     let progress = context.progress(rounds, &format!("batches of {count} records"));

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use uringlog::{LogConfig, RecordBatch, now};
+use uringlog::{ByteCount, LogConfig, RecordBatch, now};
 
 use super::each;
 use crate::engines::server::{Server, block_on};
@@ -13,6 +13,9 @@ use crate::experiments::measure::f64_of;
 use crate::record::picture::names;
 use crate::record::{Kind, Latency, Picture, Recorder, unit};
 use crate::run::Context;
+
+/// `max.message.bytes`: the largest value that can be set, and more than a batch adds to it.
+const BATCH_BYTES_MAX: u64 = 2 << 20;
 
 fn batch(context: &Context) -> RecordBatch {
     let value = batches::bytes(context.parameters.length("flush_record_size"), context.seed);
@@ -35,7 +38,10 @@ pub fn directly(context: &Context, recorder: &mut Recorder) -> Result<(), Failur
         let mut options = library::options(context)?;
         options.directory = context.folder.join(format!("flush-{every}"));
         let (latency, started) = library::with_engine(context, options, async |engine| {
-            let change = |it: &mut LogConfig| it.flush_messages = every;
+            let change = |it: &mut LogConfig| {
+                it.flush_messages = every;
+                it.batch_bytes_max = ByteCount(BATCH_BYTES_MAX);
+            };
             let sink = Sink::library(context, engine, ("flush", 1), change).await?;
             let (count, started) = (context.parameters.number("flush_appends"), Instant::now());
             Ok((appends(context, &sink, count).await?, started))
@@ -56,15 +62,16 @@ pub fn through_the_wire(
 ) -> Result<(), Failure> {
     let warm_up = context.parameters.number("flush_warm_up");
     block_on(async {
-        let sink = Sink::wire(server, ("warm-up", 1), &[]).await?;
+        let setting = [("max.message.bytes", BATCH_BYTES_MAX)];
+        let sink = Sink::wire(server, ("warm-up", 1), &setting).await?;
         appends(context, &sink, warm_up).await
     })?;
     each(context, recorder, "flush_messages", |every, recorder| {
         let count = context.parameters.number("flush_appends");
         let topic = format!("flush-{every}");
         let (latency, started, cpu) = block_on(async {
-            let setting = [("flush.messages", every)];
-            let sink = Sink::wire(server, (&topic, 1), &setting).await?;
+            let settings = [("flush.messages", every), ("max.message.bytes", BATCH_BYTES_MAX)];
+            let sink = Sink::wire(server, (&topic, 1), &settings).await?;
             // The first one finds the leader, and makes the connection.
             appends(context, &sink, 1).await?;
             let (cpu, started) = (server.cpu(), Instant::now());

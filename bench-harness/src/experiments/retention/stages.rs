@@ -6,10 +6,12 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use uringlog::client::{Alteration, Resource};
 use uringlog::format::names::{FileKind, SegmentFile, Suffix};
 use uringlog::{ByteCount, Engine, now};
 
 use super::pause;
+use crate::engines::reach::NO_LIMIT;
 use crate::engines::server::Server;
 use crate::engines::sink::Sink;
 use crate::engines::{batches, files, library};
@@ -155,7 +157,7 @@ pub async fn by_library(
     watch.follow(context, (rule, retention_ms)).await
 }
 
-/// A new topic of a server, with retention from the beginning: it can't be set afterwards.
+/// A new topic of a server; retention is set when it is full, as the documents do.
 ///
 /// # Errors
 /// Whatever the server refuses, and a deletion that doesn't come.
@@ -165,17 +167,20 @@ pub async fn by_wire(
     (topic, rule, programme): (&str, Rule, &Programme),
 ) -> Result<Stages, Failure> {
     let parameters = &context.parameters;
-    let retention_ms = parameters.number("wire_retention_ms");
     let delay = ("file.delete.delay.ms", parameters.number("file_delete_delay_ms"));
     let mut settings = programme.settings().to_vec();
-    settings.push(delay);
-    settings.push(match rule {
-        Rule::Time => ("retention.ms", retention_ms),
-        Rule::Size => ("retention.bytes", parameters.number("retention_bytes")),
-    });
+    settings.extend([delay, ("retention.ms", NO_LIMIT)]);
     let sink = Sink::wire(server, (topic, 1), &settings).await?;
     let mut watch = Watch::new(&sink);
     watch.play(context, programme).await?;
+    let retention_ms = parameters.number("retention_ms");
+    let (name, value) = match rule {
+        Rule::Time => ("retention.ms", retention_ms),
+        Rule::Size => ("retention.bytes", parameters.number("retention_bytes")),
+    };
+    let set = Alteration::Set(name.to_owned(), value.to_string());
+    let client = server.client().await?;
+    client.alter_settings(&Resource::Topic(topic.to_owned()), &[set], false).await?;
     watch.follow(context, (rule, retention_ms)).await
 }
 
@@ -504,17 +509,17 @@ impl Expected {
     }
 }
 
-/// What the stages look like.
-pub fn pictures(recorder: &mut Recorder, through: &str) {
+/// What the stages look like: by each rule those of the last programme.
+pub fn pictures(recorder: &mut Recorder, through: &str, runs: &[(Rule, Programme)]) {
     for (rule, see) in [
         (
-            "time",
+            Rule::Time,
             "All bytes move from one line to the other when retention.ms is over (renamed, one \
              segment after the other), stay on disk for file.delete.delay.ms, and are gone: disk \
              space comes back only with the second stage.",
         ),
         (
-            "size",
+            Rule::Size,
             "The readable bytes fall to the first sum of whole segments that is not below \
              retention.bytes, and stay above it.",
         ),
@@ -523,12 +528,15 @@ pub fn pictures(recorder: &mut Recorder, through: &str) {
             series: names(&["bytes to be read", "bytes renamed"]),
             events: names(&["renamed", "gone"]),
         };
+        let shown = runs.iter().rfind(|it| it.0 == rule);
+        let is_numbered = shown.is_some_and(|it| it.1.numbered);
+        let rule = rule.name();
         let title = format!("The two stages of a deletion by {rule}");
         recorder.picture(
             Picture::new(&format!("stages-by-{rule}"), &title, see, kind)
                 .only("rule", rule)
                 .only("through", through)
-                .only("numbered", rule == "size"),
+                .only("numbered", is_numbered),
         );
     }
 }

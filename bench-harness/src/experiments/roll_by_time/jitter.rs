@@ -91,14 +91,14 @@ async fn turns(context: &Context, partitions: &[Partition]) -> Result<Vec<Turn>,
     let parameters = &context.parameters;
     let (count, gap) = (parameters.number("jitter_turns"), parameters.number("jitter_gap_ms"));
     let value = batches::bytes(parameters.length("jitter_record_size"), context.seed);
-    let last = now();
+    let first = batches::first_time(now(), (count, gap), "jitter_gap_ms")?;
     let progress = context.progress(count, "partitions that began together");
     let mut turns = Vec::new();
     let began = Instant::now();
     for turn in 0..count {
         context.check()?;
-        let before = ((count - 1 - turn) * gap).cast_signed();
-        let batch = batches::uniform(&[&value], Timestamp((last.0 - before).max(0)));
+        let since = (turn * gap).cast_signed();
+        let batch = batches::uniform(&[&value], Timestamp(first.0 + since));
         let copies = partitions.iter().map(|_| batches::copy(&batch)).collect();
         let at = began.elapsed();
         turns.push(Turn { at, took: one_turn(partitions, copies).await? });

@@ -81,10 +81,12 @@ impl Programme {
         let settings = [("segment.ms", self.segment_ms), ("retention.ms", NO_LIMIT)];
         let sink = reach.topic((&topic, 1), &settings).await?;
         let last = now();
+        let first = self.first_time(last)?;
         for record in 0..self.records {
             let size = if record == 0 { self.first_record_size } else { self.record_size };
             let value = vec![b'v'; usize_of(size)];
-            sink.append(0, batches::uniform(&[&value], self.timestamp(record, last))).await?;
+            let at = self.timestamp(record, (first, last));
+            sink.append(0, batches::uniform(&[&value], at)).await?;
         }
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let folder = sink.directory(0);
@@ -122,15 +124,20 @@ impl Programme {
         format!("segment.ms={segment_ms}, {records} records, {times}")
     }
 
+    /// Of the oldest record, when the newest one's is `last`.
+    fn first_time(&self, last: Timestamp) -> Result<Timestamp, Failure> {
+        let gap_ms = if self.timestamps == "none" { 0 } else { self.record_gap_ms };
+        batches::first_time(last, (self.records, gap_ms), "record_gap_ms")
+    }
+
     /// The newest one's is `last`: none lies in the future.
-    fn timestamp(&self, record: u64, last: Timestamp) -> Timestamp {
-        let before = match self.timestamps.as_str() {
-            "rising" => self.records - 1 - record,
-            "falling" => record,
-            _ => return Timestamp::NONE,
-        };
-        let before = (before * self.record_gap_ms).cast_signed();
-        Timestamp((last.0 - before).max(0))
+    fn timestamp(&self, record: u64, (first, last): (Timestamp, Timestamp)) -> Timestamp {
+        let since = (record * self.record_gap_ms).cast_signed();
+        match self.timestamps.as_str() {
+            "rising" => Timestamp(first.0 + since),
+            "falling" => Timestamp(last.0 - since),
+            _ => Timestamp::NONE,
+        }
     }
 
     /// Where segments begin; `None` when it isn't the records that decide.
@@ -188,7 +195,8 @@ mod tests {
         let last = Timestamp(100_000);
         let times = |timestamps: &str| {
             let programme = of_the_document(timestamps);
-            [0, 1, 2].map(|it| programme.timestamp(it, last).0)
+            let first = programme.first_time(last).expect("long after 1970");
+            [0, 1, 2].map(|it| programme.timestamp(it, (first, last)).0)
         };
         assert_eq!(times("rising"), [80_000, 90_000, 100_000]);
         assert_eq!(times("falling"), [100_000, 90_000, 80_000]);

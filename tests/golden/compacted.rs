@@ -10,6 +10,7 @@ use uringlog::broker::config::ServerConfig;
 use uringlog::disk::plain::PlainDisk;
 use uringlog::disk::{Disk, Plan};
 use uringlog::format::batch::{BatchHeader, Codec, HEADER_BYTES, RecordBatch};
+use uringlog::format::index::OFFSET_ENTRY_BYTES;
 use uringlog::format::{checkpoint, codec, partition_metadata};
 use uringlog::log::{LogSpec, Opening, PartitionLog};
 use uringlog::units::{ByteCount, LeaderEpoch, Offset, Timestamp, TopicId};
@@ -201,19 +202,22 @@ impl Replay {
         logged
     }
 
-    /// Every file, byte for byte, but for the packing of records. And the checkpoint's line.
+    /// Every file, byte for byte, but for the packing of records and what follows from it. And the
+    /// checkpoint's line.
     fn compare(&mut self, copy: &Path) {
         let place = copy.join(&self.folder);
         let (mut ours, theirs) = (files(&self.spec.directory), files(&place));
         self.files += theirs.len();
         for (name, bytes) in &theirs {
-            if let Some(found) = ours.get_mut(name)
-                && found != bytes
-                && is_repacked(found, bytes)
-            {
-                self.repacked += 1;
-                found.clone_from(bytes);
-            }
+            let Some(found) = ours.get(name).filter(|it| *it != bytes && is_repacked(it, bytes))
+            else {
+                continue;
+            };
+            self.repacked += 1;
+            let index = name.replacen(".log", ".index", 1);
+            let at_theirs = ours.get(&index).map(|it| moved(it, found, bytes));
+            ours.extend(at_theirs.map(|it| (index, it)));
+            ours.insert(name.clone(), bytes.clone());
         }
         self.differences.extend(differences(&ours, &place, true));
         let text = fs::read(copy.join("cleaner-offset-checkpoint")).expect("a checkpoint");
@@ -226,6 +230,29 @@ impl Replay {
 
 fn is_repacked(ours: &[u8], theirs: &[u8]) -> bool {
     unpacked(ours).is_some_and(|it| Some(it) == unpacked(theirs))
+}
+
+/// Our offset index as it would be if the batches of our `.log` lay where those of Kafka's lie.
+fn moved(index: &[u8], ours: &[u8], theirs: &[u8]) -> Vec<u8> {
+    const POSITION_AT: usize = 4;
+    let (ours, theirs) = (positions(ours), positions(theirs));
+    let entries = index.chunks_exact(OFFSET_ENTRY_BYTES).flat_map(|entry| {
+        let (offset, position) = entry.split_at(POSITION_AT);
+        let number = ours.iter().position(|it| it == position);
+        let to = number.and_then(|it| theirs.get(it)).map_or(position, |it| &it[..]);
+        [offset, to].concat()
+    });
+    entries.collect()
+}
+
+/// Where the batches of a `.log` begin, as an index has it.
+fn positions(bytes: &[u8]) -> Vec<[u8; 4]> {
+    let (mut at, mut positions) = (0, Vec::new());
+    while let Ok(header) = BatchHeader::decode(&bytes[at..]) {
+        positions.push(u32::try_from(at).expect("a segment is that short").to_be_bytes());
+        at += usize::try_from(header.size.0).expect("small");
+    }
+    positions
 }
 
 /// The batches of a `.log`, records unpacked, without what depends on the packing; `None` where

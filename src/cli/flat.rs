@@ -138,7 +138,7 @@ pub fn is_flat(bytes: &[u8]) -> bool {
 /// Whether a file begins with what could be a batch of Kafka's.
 ///
 /// # Errors
-/// [`LogFileError::Read`].
+/// `LogFileError::Read`.
 pub fn begins_with_batch(log: &mut LogFile) -> Result<bool, LogFileError> {
     match log.batch(0, log.length()) {
         Ok(found) => Ok(found.is_some_and(|it| (0..=MAGIC_V2).contains(&it.magic))),

@@ -58,6 +58,9 @@ const PARAMETERS: &[Parameter] = &[
 const STANDS_OUT: u32 = 4;
 /// Appends that this percentile is taken from.
 const PROBES: u64 = 300;
+/// How often the delays are put in before the disk is given up: it may have become slower since the
+/// probes, when others use it.
+const ATTEMPTS: u32 = 4;
 
 fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let hook = FaultHook::new();
@@ -68,8 +71,7 @@ fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     let (latency, delay) = library::with_engine(context, options, async |engine| {
         let partition = library::spec(context, ("known-delay", 0), |_| {});
         let partition = engine.open_or_create(partition).await?;
-        let delay = delay(context, &partition).await?;
-        Ok((appends(context, &partition, (&hook, delay)).await?, delay))
+        standing_out(context, &partition, &hook).await
     })?;
     let delay_ns = u64::try_from(delay.as_nanos()).expect("some seconds at most");
     recorder.figure("delay", delay_ns, unit::NS.told());
@@ -78,16 +80,33 @@ fn run(context: &Context, recorder: &mut Recorder) -> Result<(), Failure> {
     check(context, recorder, (&latency, delay))
 }
 
-/// As set; unless it is, longer on a slow disk, so that it stands out.
-async fn delay(context: &Context, partition: &Partition) -> Result<Duration, Failure> {
-    let delay = Duration::from_millis(context.parameters.number("delay_ms"));
+/// Appends with the delay that is set; unless it is, with a longer one on a slow disk, so that it
+/// stands out.
+async fn standing_out(
+    context: &Context,
+    partition: &Partition,
+    hook: &FaultHook,
+) -> Result<(Latency, Duration), Failure> {
+    let mut delay = Duration::from_millis(context.parameters.number("delay_ms"));
     if context.parameters.is_any_set(&["delay_ms"]) {
-        return Ok(delay);
+        return Ok((appends(context, partition, (hook, delay)).await?, delay));
     }
-    let undelayed = single_appends(context, partition, PROBES).await?;
-    let p99 = Duration::from_nanos(undelayed.total().value_at_quantile(0.99));
-    let stands_out = u64::try_from((STANDS_OUT * p99).as_millis());
-    Ok(delay.max(Duration::from_millis(stands_out.expect("milliseconds are few"))))
+    let mut usual = p99(&single_appends(context, partition, PROBES).await?);
+    let mut attempt = 1;
+    loop {
+        let stands_out = u64::try_from((STANDS_OUT * usual).as_millis());
+        delay = delay.max(Duration::from_millis(stands_out.expect("milliseconds are few")));
+        let latency = appends(context, partition, (hook, delay)).await?;
+        usual = p99(&latency);
+        if usual < delay || attempt == ATTEMPTS {
+            return Ok((latency, delay));
+        }
+        attempt += 1;
+    }
+}
+
+fn p99(latency: &Latency) -> Duration {
+    Duration::from_nanos(latency.total().value_at_quantile(0.99))
 }
 
 async fn appends(

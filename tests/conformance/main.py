@@ -151,8 +151,7 @@ NOT_RUN = """
 - librdkafka's tests that talk to no broker (0000, 0009, 0062, 0066, 0078, and whatever the runner
   counts as local or a mock), the endless one (8000), and 2.15's of share groups (0170 to 0190),
   which uringlog does not serve.
-- librdkafka's full mode with `group.protocol=consumer`, and that of 2.15; in that of 2.12, 0113 to
-  its end: after 28 of its parts, all passed against Kafka and against uringlog, it was ended.
+- librdkafka's full mode against two shards.
 - What librdkafka's runner skips by itself: 0028 and 0047 (known issues of the client), 0092
   (message versions that Kafka 4 has removed), 0097, 0126, 0135 and 0142 (TLS, SASL), 0101
   (followers), 1000 (by hand)."""

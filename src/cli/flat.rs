@@ -13,9 +13,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::cli::log_file::{LogFile, LogFileError, read_whole};
+use crate::cli::object::{long, number, object, or_null, text};
 use crate::format::batch::MAGIC_V2;
 use crate::format::compact::{CompactError, Reader};
 use crate::format::schema::Value;
+use crate::units::u64_of;
 
 /// Characters of a key or value that are shown.
 const SHOWN_MAX: usize = 60;
@@ -178,7 +180,7 @@ pub fn print(path: &Path, bytes: &[u8], json: bool, out: &mut dyn Write) -> Resu
                 Kafka since 0.8. A broker would cut it off at its first byte.";
     if json {
         let about = [("file", text(path.display())), ("what", text(what))];
-        write_object("flatFile", about, out)?;
+        writeln!(out, "{}", object("flatFile", about).to_json())?;
     } else {
         writeln!(out, "{} is {what}", path.display())?;
     }
@@ -188,8 +190,9 @@ pub fn print(path: &Path, bytes: &[u8], json: bool, out: &mut dyn Write) -> Resu
     let Some(error) = reading.error else { return Ok(()) };
     let left = bytes.len() - reading.end;
     if json {
-        let about = [("position", number(reading.end)), ("bytes", number(left))];
-        write_object("noRecord", about.into_iter().chain([("what", text(error))]), out)?;
+        let position = long(u64_of(reading.end));
+        let about = [("position", position), ("bytes", long(u64_of(left))), ("what", text(error))];
+        writeln!(out, "{}", object("noRecord", about).to_json())?;
     } else {
         writeln!(out, "the {left} bytes from position {} on are no record: {error}", reading.end)?;
     }
@@ -218,35 +221,17 @@ fn write_text(at: usize, record: &Record<'_>, out: &mut dyn Write) -> io::Result
 }
 
 fn write_json(at: usize, record: &Record<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let long = |bytes: &[u8]| text(String::from_utf8_lossy(bytes));
     let fields = [
-        ("position", number(at)),
-        ("offset", Value::Number(record.offset)),
-        ("size", record.size.map_or(Value::Null, |it| Value::Number(it.into()))),
-        ("key", long(record.key)),
-        ("value", long(record.value)),
-        ("timestamp", Value::Number(record.timestamp)),
-        ("crc", Value::Number(record.crc.into())),
+        ("position", long(u64_of(at))),
+        ("offset", number(record.offset)),
+        ("size", or_null(record.size.map(i64::from))),
+        ("key", text(String::from_utf8_lossy(record.key))),
+        ("value", text(String::from_utf8_lossy(record.value))),
+        ("timestamp", number(record.timestamp)),
+        ("crc", number(record.crc)),
         ("isValid", Value::Bool(record.is_valid)),
     ];
-    write_object("flatRecord", fields, out)
-}
-
-fn write_object(
-    kind: &'static str,
-    fields: impl IntoIterator<Item = (&'static str, Value)>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let fields = [("kind", text(kind))].into_iter().chain(fields).collect();
-    writeln!(out, "{}", Value::Struct(fields).to_json())
-}
-
-fn text(what: impl ToString) -> Value {
-    Value::Text(what.to_string())
-}
-
-fn number(count: usize) -> Value {
-    Value::Number(i64::try_from(count).expect("files have 63 bits"))
+    writeln!(out, "{}", object("flatRecord", fields).to_json())
 }
 
 fn shown(bytes: &[u8]) -> String {

@@ -19,6 +19,8 @@ mod log_file;
 
 mod holder;
 
+mod object;
+
 pub mod flat;
 
 pub mod dump;

@@ -24,7 +24,8 @@ pub const REQUEST_ELEMENTS_MAX: u64 = 100_000;
 
 /// The same for requests whose elements are partitions, or topics to be deleted or found, and are
 /// answered in a few bytes each, or once however often they are named. A shard serves one at a
-/// time of those that have more than [`REQUEST_ELEMENTS_MAX`], which costs 130 MB at most.
+/// time of those that have more than [`REQUEST_ELEMENTS_MAX`], which costs 130 MB at most, and up
+/// to 700 MB where the answer is a Metadata with as many names.
 pub const LIST_ELEMENTS_MAX: u64 = 1_000_000;
 
 /// Array elements that one answer may have in all, on the client's side.

@@ -2,6 +2,7 @@
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
+use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::elect_leaders_request::TopicPartitions;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
@@ -13,9 +14,9 @@ use kafka_protocol::messages::offset_fetch_request::{
 };
 use kafka_protocol::messages::{
     CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
-    ElectLeadersRequest, FindCoordinatorRequest, GroupId, ListGroupsRequest, ListOffsetsRequest,
-    MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, TopicName,
-    create_topics_request::CreatableTopic,
+    DescribeProducersRequest, ElectLeadersRequest, FindCoordinatorRequest, GroupId,
+    ListGroupsRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
+    OffsetFetchRequest, TopicName, create_topics_request::CreatableTopic,
 };
 
 use crate::support::client::{Client, FETCH, Outcome, encode, fetch_request, text};
@@ -24,6 +25,7 @@ use crate::support::wait;
 
 const LOAD_IN_PROGRESS: i16 = 14;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
+const INVALID_TOPIC: i16 = 17;
 const INVALID_PARTITIONS: i16 = 37;
 const INVALID_REQUEST: i16 = 42;
 const POLICY_VIOLATION: i16 = 44;
@@ -127,6 +129,13 @@ fn a_long_name_with_many_partitions_is_looked_at_once() {
     assert_eq!((told.error_code, told.responses.len()), (0, 1));
     assert_eq!(told.responses[0].partitions.len(), 90_000);
     assert_eq!(told.responses[0].partitions[0].error_code, UNKNOWN_TOPIC_OR_PARTITION);
+    // And of producers, where what is named again is told once.
+    let topic = TopicRequest::default()
+        .with_name(topic_name(&long))
+        .with_partition_indexes((0..MANY).chain([7]).collect());
+    let producers = DescribeProducersRequest::default().with_topics(vec![topic]);
+    let told = client.call(&producers, 0).topics.remove(0).partitions;
+    assert_eq!((told.len(), told[7].error_code), (90_000, INVALID_TOPIC));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! DescribeProducers (61), version 0: what partitions of this shard know of producers, each
 //! once however often it is named.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use kafka_protocol::messages::describe_producers_request::DescribeProducersRequest;
 use kafka_protocol::messages::describe_producers_response::{
@@ -12,13 +12,14 @@ use crate::broker::api::text;
 use crate::broker::node::Node;
 use crate::format::names::TopicName;
 use crate::format::producer_snapshot::ProducerEntry;
+use crate::wire::StrBytes;
 use crate::wire::error::ErrorCode;
 use crate::wire::topics::TopicKey;
 
 /// Answers a request.
 pub async fn answer(node: &Node, request: &DescribeProducersRequest) -> DescribeProducersResponse {
     node.served().await;
-    let mut seen = HashSet::new();
+    let mut seen: HashMap<StrBytes, HashSet<i32>> = HashMap::new();
     let of_topic = |wanted: &kafka_protocol::messages::describe_producers_request::TopicRequest| {
         let of_partition = |number: &i32| {
             let name = wanted.name.0.as_str();
@@ -30,11 +31,10 @@ pub async fn answer(node: &Node, request: &DescribeProducersRequest) -> Describe
                     .with_error_message(message.map(|it| text(&it))),
             }
         };
-        let name = &wanted.name;
-        let numbers = wanted.partition_indexes.iter();
-        let numbers = numbers.filter(|number| seen.insert((name.clone(), **number)));
+        let seen = seen.entry(wanted.name.0.clone()).or_default();
+        let numbers = wanted.partition_indexes.iter().filter(|number| seen.insert(**number));
         TopicResponse::default()
-            .with_name(name.clone())
+            .with_name(wanted.name.clone())
             .with_partitions(numbers.map(of_partition).collect())
     };
     DescribeProducersResponse::default().with_topics(request.topics.iter().map(of_topic).collect())

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::contents::{Contents, Shown};
 use super::decimal;
+use crate::cli::object::{long, number, object, or_null, text};
 use crate::format::aborted::AbortedTransaction;
 use crate::format::batch::{BatchHeader, Codec};
 use crate::format::producer_snapshot::ProducerEntry;
@@ -208,27 +209,6 @@ impl Item<'_> {
             ),
         }
     }
-}
-
-fn object(kind: &str, fields: Vec<(&'static str, Value)>) -> Value {
-    let kind = ("kind", Value::Text(kind.to_owned()));
-    Value::Struct([kind].into_iter().chain(fields).collect())
-}
-
-fn text(what: impl ToString) -> Value {
-    Value::Text(what.to_string())
-}
-
-fn number(it: impl Into<i64>) -> Value {
-    Value::Number(it.into())
-}
-
-fn long(it: u64) -> Value {
-    Value::Number(i64::try_from(it).expect("positions and sizes have 63 bits"))
-}
-
-fn or_null(it: Option<i64>) -> Value {
-    it.map_or(Value::Null, Value::Number)
 }
 
 impl BatchItem {

@@ -19,6 +19,7 @@ use segments::Segment;
 use crate::broker::config::{ConfigError, ServerConfig, TopicConfigError, TopicConfigs};
 use crate::cli::holder;
 use crate::cli::log_file::LogFileError;
+use crate::cli::output::plural;
 use crate::format::names::{PartitionDirectory, SegmentFile};
 
 /// What the command line says.
@@ -144,11 +145,11 @@ fn list(folder: &Path, out: &mut dyn Write) -> Result<(), ExplainError> {
         return Err(ExplainError::NoLog(folder.to_owned()));
     }
     partitions.sort();
-    let count = picture::plural(partitions.len(), "partition");
+    let count = plural(partitions.len(), "partition");
     writeln!(out, "{count}; name one of them to have it explained:")?;
     for (name, count, bytes) in partitions {
         let bytes: u64 = bytes;
-        let (place, count) = (folder.join(name), picture::plural(count, "segment"));
+        let (place, count) = (folder.join(name), plural(count, "segment"));
         writeln!(out, "  {}: {count}, {}", place.display(), picture::size(bytes))?;
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::segments::Segment;
 use super::time;
+use crate::cli::output::plural;
 use crate::log::LogConfig;
 
 /// Boxes that are drawn; of more, the first and the last ones.
@@ -24,11 +25,6 @@ pub fn size(bytes: u64) -> String {
         unit = larger;
     }
     format!("{left} {unit}")
-}
-
-/// So many of a thing.
-pub fn plural(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Digits in groups of three.

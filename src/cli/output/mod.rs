@@ -23,6 +23,11 @@ pub enum ColourChoice {
     Never,
 }
 
+/// So many of a thing.
+pub fn plural(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// How to print.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Output {

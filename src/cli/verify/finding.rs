@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cli::log_file::LogFileError;
+use crate::cli::object::{long, object, text};
 use crate::format::schema::Value;
 
 /// How bad it is.
@@ -67,13 +68,12 @@ impl Finding {
 
     /// An object on a line.
     pub fn to_json(&self) -> Value {
-        let position = self.position.map(|it| i64::try_from(it).expect("63 bits"));
-        Value::Struct(vec![
-            ("kind", Value::Text(self.kind.name().to_owned())),
-            ("file", Value::Text(self.path.display().to_string())),
-            ("position", position.map_or(Value::Null, Value::Number)),
-            ("what", Value::Text(self.what.clone())),
-        ])
+        let fields = [
+            ("file", text(self.path.display())),
+            ("position", self.position.map_or(Value::Null, long)),
+            ("what", text(&self.what)),
+        ];
+        object(self.kind.name(), fields)
     }
 }
 

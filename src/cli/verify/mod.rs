@@ -26,7 +26,10 @@ use finding::{Finding, Kind};
 use look::Look;
 use partition::Walked;
 
+use crate::cli::object::{long, object};
+use crate::cli::output::plural;
 use crate::format::schema::Value;
+use crate::units::u64_of;
 
 /// What the command line says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -215,21 +218,18 @@ fn report(
     }
     let count = |kind| findings.iter().filter(|it| it.kind == kind).count();
     let (damages, notes, unseen) = (count(Kind::Damage), count(Kind::Note), count(Kind::Unseen));
-    let number = |it: usize| Value::Number(i64::try_from(it).expect("findings are few"));
     if options.json {
-        let long = |it: u64| Value::Number(i64::try_from(it).expect("63 bits"));
-        let summary = Value::Struct(vec![
-            ("kind", Value::Text("summary".to_owned())),
-            ("partitions", number(counts.partitions)),
-            ("segments", number(counts.segments)),
+        let figures = [
+            ("partitions", long(u64_of(counts.partitions))),
+            ("segments", long(u64_of(counts.segments))),
             ("batches", long(counts.batches)),
             ("bytes", long(counts.bytes)),
             ("seconds", Value::Float(seconds)),
-            ("findings", number(damages)),
-            ("notes", number(notes)),
-            ("unseen", number(unseen)),
-        ]);
-        return writeln!(out, "{}", summary.to_json());
+            ("findings", long(u64_of(damages))),
+            ("notes", long(u64_of(notes))),
+            ("unseen", long(u64_of(unseen))),
+        ];
+        return writeln!(out, "{}", object("summary", figures).to_json());
     }
     writeln!(
         out,
@@ -242,10 +242,6 @@ fn report(
         plural(notes, "note"),
         if unseen == 0 { String::new() } else { format!(", {unseen} could not be looked at") },
     )
-}
-
-fn plural(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

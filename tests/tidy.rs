@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Where sources lie.
 const TOPS: &[&str] = &[
@@ -57,6 +58,25 @@ const IMPURE_WORDS: &[&str] = &[
 ];
 /// Layers that stand one above the other and still don't know each other.
 const STRANGERS: &[(&str, &str)] = &[("ring", "log")];
+/// What stands at the root of the repository.
+const ROOT: &[&str] = &[
+    ".ci",
+    ".gitignore",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "README.md",
+    "bench-harness",
+    "examples",
+    "results",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+    "scripts",
+    "src",
+    "tests",
+];
 const LINE_COLUMNS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
@@ -75,6 +95,35 @@ fn tidy() {
     }
     assert!(10 < files, "only {files} files were found");
     assert!(errors.is_empty(), "\n{}", errors.join("\n"));
+}
+
+/// Notes and scratch files get committed by mistake. A copy of the sources without git's index has
+/// whatever was packed with it, and the names in it are looked at instead.
+#[test]
+fn nothing_strays_at_the_root() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let listed = Command::new("git").args(["ls-files"]).current_dir(root).output();
+    let listed = listed.ok().filter(|it| it.status.success() && root.join(".git").exists());
+    let text = match listed {
+        Some(listed) => String::from_utf8(listed.stdout).expect("names here are ASCII"),
+        None => names(root).join("\n"),
+    };
+    let strays = strays(&text);
+    assert!(strays.is_empty(), "at the root, and not in ROOT of this test: {strays:?}");
+    assert_eq!(self::strays("src/a.rs\n.note\nnote/b"), [".note", "note"]);
+}
+
+/// Of paths, one a line, where those begin that belong nowhere.
+fn strays(paths: &str) -> Vec<&str> {
+    let tops = paths.lines().filter_map(|it| it.split('/').next());
+    tops.filter(|top| !ROOT.contains(top)).collect()
+}
+
+/// What lies in a folder, but for what is never committed.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the sources are readable").flatten();
+    let names = entries.map(|it| it.file_name().to_string_lossy().into_owned());
+    names.filter(|it| !["target", "data", ".git"].contains(&it.as_str())).collect()
 }
 
 #[test]
